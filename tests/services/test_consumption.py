@@ -9,7 +9,6 @@ from support.waiting import eventually
 
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Consumption, Target
-from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 
 
 @on_private_nodes
@@ -22,7 +21,7 @@ def test_rabbitmq_tells_what_waits_at_once_and_what_is_acknowledged_soon(rabbit:
     rabbit.wait_for(queue, 5)
     rabbit.wait_for_statistics(queue)
     to_queue, to_exchange = Target("queue", queue), Target("exchange", "shop", "orders")
-    connector = RabbitConnector(rabbit.broker())
+    connector = rabbit.connector()
 
     def seen() -> tuple[int, int | None]:
         [one] = connector.consumption([to_queue])[to_queue]
@@ -45,7 +44,7 @@ def test_rabbitmq_tells_which_targets_are_missing(rabbit: Rabbit) -> None:
     exchanges = [Target("exchange", "shop", "x"), Target("exchange", "amq.topic")]
     there = [Target("queue", rabbit.queue()), *exchanges]
     typos = [Target("queue", "ordres"), Target("exchange", "shpo", "x")]
-    connector = RabbitConnector(rabbit.broker(management_url=None))
+    connector = rabbit.connector(management_url=None)
     missing = connector.missing_targets([*there, *typos])
     assert missing == dict(zip(typos, ["there is no queue ordres", "there is no exchange shpo"], strict=True))
 
@@ -53,7 +52,7 @@ def test_rabbitmq_tells_which_targets_are_missing(rabbit: Rabbit) -> None:
 def test_rabbitmq_without_management_counts_no_acknowledgements(rabbit: Rabbit) -> None:
     queue, other = Target("queue", rabbit.queue()), Target("exchange", "shop", "orders")
     rabbit.publish(queue.name, [b"x"])
-    connector = RabbitConnector(rabbit.broker(management_url=None))
+    connector = rabbit.connector(management_url=None)
     seen = connector.consumption([queue, other, Target("queue", "not there")])
     assert seen == {queue: [Consumption(queue.name, 1, 0)]}
 

@@ -67,15 +67,13 @@ def test_rabbitmqctl_and_rabbitmqadmin(rabbit: Rabbit) -> None:
         "guest": {"expires": 60_000, "max-length": 9},
     }
     for name, definition in policies.items():
-        told = {"pattern": f"^{name}$", "definition": definition, "apply-to": "queues"}
-        rabbit.node.api("PUT", "policies", rabbit.vhost, name, **told)
+        rabbit.set_policy(f"^{name}$", definition)
     ways = {"it's billing": {}, "full": {"": "small"}, "waits": {"": "brief"}, "bills": {"dlx": None}}
     for name in (*policies, *ways):
         (to, key), *_ = [*ways.get(name, {}).items(), (None, None)]
         arguments = {"x-dead-letter-exchange": to, "x-dead-letter-routing-key": key}
-        rabbit.channel.queue_declare(
-            name, durable=True, arguments={k: v for k, v in arguments.items() if v is not None}
-        )
+        table = {name: value for name, value in arguments.items() if value is not None}
+        rabbit.channel.queue_declare(name, durable=True, arguments=table)
     for exchange in ("dlx", "events"):
         rabbit.channel.exchange_declare(exchange, "direct", durable=True)
     rabbit.channel.basic_publish("", "small", b"")

@@ -8,7 +8,7 @@ it has deaths, so that all topologies are done together.
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -33,6 +33,8 @@ COPIES = 40
 KEYS = ("k", "order.new", "order.old")
 PATTERNS = ("order.*", "#", "*", "order.new")
 FIRST = "c0-"
+OWN = ("arguments", "policy")
+ANYBODY = (*OWN, "operator")
 FILLER = b"filler"
 _HELD = """[binary_to_list(element(4, amqqueue:get_name(Q))) || Q <- rabbit_amqqueue:list(),
     amqqueue:get_type(Q) == rabbit_quorum_queue,
@@ -56,6 +58,11 @@ class Queue:
     def fillers(self) -> int:
         """So many make it full, where it is."""
         return (self.number("max-length") or 0) if self.is_full else 0
+
+    def put(self, where: str, **settings: Any) -> None:
+        for name, value in settings.items():
+            name = name.replace("_", "-")
+            getattr(self, where)[f"x-{name}" if where == "arguments" else name] = value
 
     def number(self, name: str) -> int | None:
         found = [self.arguments.get(f"x-{name}"), self.policy.get(name), self.operator.get(name)]
@@ -86,9 +93,8 @@ class Topology:
             if kind == "direct" or (kind == "topic" and not {"*", "#"} & set(pattern.split("."))):
                 found[pattern] = True
             else:
-                found |= {
-                    one: found.get(one, False) for one in self.every_key() if topic_matches(pattern, one)
-                }
+                keys = (one for one in self.every_key() if topic_matches(pattern, one))
+                found |= {one: found.get(one, False) for one in keys}
         for queue in self.queues.values():
             if (queue.text("dead-letter-exchange"), queue.text("dead-letter-routing-key")) == ("", name):
                 found[name] = True
@@ -101,63 +107,47 @@ class Topology:
 def draw(chance: random.Random, number: int) -> Topology:
     queues = {f"{{}}t{number}-q{i}": Queue(chance.choice(("classic", "classic", "quorum"))) for i in range(4)}
     exchanges: dict[str, tuple[str, str | None]] = {f"{{}}t{number}-x{i}": ("", None) for i in range(3)}
+    some = [*exchanges, f"{{}}t{number}-none"]
     for name in exchanges:
-        other = chance.choice([*exchanges, f"{{}}t{number}-none"])
-        exchanges[name] = (
-            chance.choice(("direct", "topic", "fanout")),
-            other if chance.random() < 0.3 else None,
-        )
+        other, kind = chance.choice(some), chance.choice(("direct", "topic", "fanout"))
+        exchanges[name] = kind, other if chance.random() < 0.3 else None
     bindings = []
     for source, (kind, _) in exchanges.items():
         for _ in range(chance.choice((0, 1, 1, 2))):
             key = chance.choice(PATTERNS if kind == "topic" else KEYS)
-            to = (
-                ("exchange", chance.choice([*exchanges]))
-                if chance.random() < 0.15
-                else ("queue", chance.choice([*queues]))
-            )
-            bindings.append((source, *to, key))
+            to = "exchange" if chance.random() < 0.15 else "queue"
+            name = chance.choice([*(exchanges if to == "exchange" else queues)])
+            bindings.append((source, to, name, key))
     for queue in queues.values():
-        _draw_queue(chance, queue, [*queues], [*exchanges, f"{{}}t{number}-none"])
+        _draw_queue(chance, queue, [*queues], some)
     return Topology(queues, exchanges, bindings)
 
 
 def _draw_queue(chance: random.Random, queue: Queue, queues: list[str], exchanges: list[str]) -> None:
-    def put(where: str, **settings: Any) -> None:
-        for name, value in settings.items():
-            name = name.replace("_", "-")
-            getattr(queue, where)[f"x-{name}" if where == "arguments" else name] = value
-
-    own = ("arguments", "policy")
     dice = chance.random()
     if dice < 0.25:
-        put(chance.choice(own), dead_letter_exchange="", dead_letter_routing_key=chance.choice(queues))
+        queue.put(chance.choice(OWN), dead_letter_exchange="", dead_letter_routing_key=chance.choice(queues))
     elif dice < 0.8:
-        where = chance.choice(own)
-        put(where, dead_letter_exchange=chance.choice(exchanges))
+        where = chance.choice(OWN)
+        queue.put(where, dead_letter_exchange=chance.choice(exchanges))
         if chance.random() < 0.4:
-            put(where, dead_letter_routing_key=chance.choice(KEYS))
+            queue.put(where, dead_letter_routing_key=chance.choice(KEYS))
     if chance.random() < 0.3:
-        put(chance.choice((*own, "operator")), message_ttl=chance.choice((0, 40, 80)))
-    _draw_bounds(chance, queue, put)
+        queue.put(chance.choice(ANYBODY), message_ttl=chance.choice((0, 40, 80)))
+    _draw_bounds(chance, queue)
 
 
-def _draw_bounds(chance: random.Random, queue: Queue, put: Callable[..., None]) -> None:
-    own = ("arguments", "policy")
+def _draw_bounds(chance: random.Random, queue: Queue) -> None:
     if queue.kind == "quorum" and chance.random() < 0.6:
-        put(chance.choice((*own, "operator")), delivery_limit=chance.choice((0, 1, 2)))
+        queue.put(chance.choice(ANYBODY), delivery_limit=chance.choice((0, 1, 2)))
     if queue.kind == "quorum" and queue.text("dead-letter-exchange") is not None and chance.random() < 0.4:
-        put("policy", dead_letter_strategy="at-least-once", overflow="reject-publish")
+        queue.put("policy", dead_letter_strategy="at-least-once", overflow="reject-publish")
     if chance.random() < 0.3:
-        put(
-            chance.choice((*own, "operator")),
-            max_length=chance.choice((0, 1, 2) if queue.kind == "classic" else (1, 2)),
-        )
+        bounds = (0, 1, 2) if queue.kind == "classic" else (1, 2)
+        queue.put(chance.choice(ANYBODY), max_length=chance.choice(bounds))
         if chance.random() < 0.7:
-            put(
-                chance.choice(own),
-                overflow=chance.choice(("reject-publish", "reject-publish-dlx", "drop-head")),
-            )
+            ways = ("reject-publish", "reject-publish-dlx", "drop-head")
+            queue.put(chance.choice(OWN), overflow=chance.choice(ways))
         queue.is_full = queue.number("message-ttl") is None and chance.random() < 0.6
 
 
@@ -280,9 +270,8 @@ class Lab:
     def _overflow(self, case: "Death") -> None:
         self.channel.queue_purge(case.name)
         most = case.queue.number("max-length") or 0
-        refuses = str(case.queue.text("overflow")).startswith("reject-publish") and not (
-            case.queue.kind == "quorum" and case.queue.text("overflow") == "reject-publish-dlx"
-        )
+        ways = ("reject-publish", *(["reject-publish-dlx"] if case.queue.kind == "classic" else []))
+        refuses = case.queue.text("overflow") in ways
         if not refuses:
             self._put(case)
         for _ in range(most):
@@ -349,21 +338,16 @@ def _named(table: Mapping[str, Any], copy: str) -> dict[str, Any]:
 
 def deaths(topology: Topology, version: tuple[int, ...]) -> Iterator[Death]:
     for name, queue in topology.queues.items():
-        ttl, most = queue.number("message-ttl"), queue.number("max-length")
-        limit = queue.number("delivery-limit")
+        lasts, most = queue.number("message-ttl") is None, queue.number("max-length")
+        has_limit = queue.kind == "quorum" and (queue.number("delivery-limit") is not None or version >= (4,))
         dies_of = {
             "reject": most != 0,
             "expiry": most != 0,
-            "overflow": most is not None and ttl is None,
-            "delivery limit": queue.kind == "quorum"
-            and ttl is None
-            and most != 0
-            and (limit is not None or version >= (4,)),
+            "overflow": most is not None and lasts,
+            "delivery limit": has_limit and lasts and most != 0,
         }
-        own_key = (
-            queue.text("dead-letter-routing-key") is not None or queue.text("dead-letter-exchange") is None
-        )
-        keys = {name: True} if own_key else topology.arrivals(name)
+        where, own_key = queue.text("dead-letter-exchange"), queue.text("dead-letter-routing-key")
+        keys = {name: True} if where is None or own_key is not None else topology.arrivals(name)
         for death in (death for death, is_so in dies_of.items() if is_so):
             for key, sure in keys.items():
                 yield Death("queue", name, death, key, sure, queue)

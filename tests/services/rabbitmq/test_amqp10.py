@@ -40,7 +40,6 @@ from dlq.capture.pull import PullOptions, PullResult, pull
 from dlq.connectors.amqp10.codec import frames, message, values
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.connectors.rabbitmq.amqp10.send import open_session
-from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1
 from dlq.core.clock import now
 from dlq.core.errors import PoisonMessage
@@ -132,7 +131,7 @@ def test_a_drain_after_a_copy_adds_nothing_twice_and_each_letter_has_its_own_for
     store, source = LocalStore(str(tmp_path)), Source("orders", "shop", queue=queue)
 
     def pulled(mode: Any) -> PullResult:
-        result = pull(store, RabbitConnector(rabbit.broker()), source, PullOptions(mode, force=True))
+        result = pull(store, rabbit.connector(), source, PullOptions(mode, force=True))
         assert (result.error, result.partial, result.left) == (None, False, 0)
         return result
 
@@ -223,7 +222,7 @@ def test_a_window_beyond_the_brokers_credit_is_kept(rabbit: Rabbit) -> None:
             taken += 1
             yield letter(number, target, found)
 
-    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 500))
+    publisher = rabbit.connector().publisher(SendRequest(new_plan(), 500))
     for answered, _ in enumerate(publisher.publish(letters())):
         assert taken - answered <= 500
     publisher.close()
@@ -233,7 +232,7 @@ def test_a_witness_proves_letters_of_both_kinds(rabbit: Rabbit) -> None:
     target, plan, found = to_queue(rabbit.queue()), new_plan(), a_poison(rabbit)
     outgoing = [letter(number, target, found if number % 3 else None) for number in range(12)]
     wait_until_the_node_is_no_newcomer(rabbit)
-    connector, since = RabbitConnector(rabbit.broker()), now()
+    connector, since = rabbit.connector(), now()
     answers = publish(rabbit.broker(), outgoing[:8], plan=plan, witness=True)
     assert {*outcomes(answers).values()} == {"confirmed"}
     for _ in range(2):  # what was read goes back
@@ -280,7 +279,7 @@ class TestSending(SendingContract):
             return found, to_queue(full)
 
         return SendingPlace(
-            RabbitConnector(rabbit.broker()),
+            rabbit.connector(),
             to_queue(queue),
             lambda number: found._replace(body=b"%03d" % number, body_size=3),
             lambda: [one.headers["dlq_replay_id"] for one in pull_all(rabbit, queue)],
@@ -304,7 +303,7 @@ def test_a_letter_over_which_the_broker_fails_each_time_is_a_poison(rabbit: Rabb
     send(rabbit, queue, poison(), plain(b"odd", annotations={symbol("x-k"): None}))
     rabbit.wait_for(queue, 4)
     store = LocalStore(str(tmp_path / "archive"))
-    done = pull(store, RabbitConnector(rabbit.broker()), request(queue).source, PullOptions("drain"))
+    done = pull(store, rabbit.connector(), request(queue).source, PullOptions("drain"))
     assert isinstance(done.error, PoisonMessage), done.error
     assert (done.captured, done.acknowledged, done.left) == (2, 2, 2)
     assert "\n" not in str(done.error)

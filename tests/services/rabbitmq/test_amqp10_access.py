@@ -32,17 +32,13 @@ def set_password(rabbit: Rabbit, user: str, password: str = "another") -> None:
     rabbit.node.api("PUT", "users", user, password=password, tags="monitoring")
 
 
-def set_rights(rabbit: Rabbit, user: str, to: str = "^$") -> None:
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, user, configure=to, write=to, read=to)
-
-
 @pytest.fixture
 def user(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """One who may do everything, until a test says otherwise."""
     name = f"user-{next(_numbers)}"
     monkeypatch.setenv(VARIABLE, PASSWORD)
     set_password(rabbit, name, PASSWORD)
-    set_rights(rabbit, name, ".*")
+    rabbit.allow(name)
     yield name
     rabbit.node.api("DELETE", "users", name)
 
@@ -72,10 +68,13 @@ def test_a_limit_of_connections_which_the_broker_does_not_tell_is_guessed(rabbit
         open_session(rabbit.broker())
 
 
+def take_rights(rabbit: Rabbit, user: str) -> None:
+    rabbit.allow(user, "^$ ^$ ^$")
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [(set_password, "the user or the password is refused"), (set_rights, "read access to queue")],
-    ids=["password", "rights"],
+    [(set_password, "the user or the password is refused"), (take_rights, "read access to queue")],
 )
 def test_what_is_refused_in_mid_pull_is_said_and_nothing_is_lost(
     rabbit: Rabbit,
@@ -103,7 +102,7 @@ def test_what_is_refused_in_mid_pull_is_said_and_nothing_is_lost(
     assert PASSWORD not in err
     rabbit.wait_for(queue, 3)
     set_password(rabbit, user, PASSWORD)
-    set_rights(rabbit, user, ".*")
+    rabbit.allow(user)
     assert run(command) == ExitCode.DONE
     [pulled] = json.loads(capfd.readouterr().out)["sources"]
     assert (pulled["captured"], pulled["acknowledged"], rabbit.depth(queue)) == (3, 3, 0)
@@ -151,21 +150,18 @@ def test_a_password_that_is_refused_in_mid_replay_is_said_and_nothing_is_known_t
 
 def forbid_exchange(rabbit: Rabbit, user: str) -> Target:
     rabbit.channel.exchange_declare("secret", "fanout")
-    rights = {"configure": ".*", "write": "^(?!secret)", "read": ".*"}
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, user, **rights)
+    rabbit.allow(user, ".* ^(?!secret) .*")
     return Target("exchange", "secret", "key")
 
 
 def forbid_default_exchange(rabbit: Rabbit, user: str) -> Target:
-    rights = {"configure": ".*", "write": "^allowed", "read": ".*"}
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, user, **rights)
+    rabbit.allow(user, ".* ^allowed .*")
     return to_queue(rabbit.queue())
 
 
 def forbid_topic(rabbit: Rabbit, user: str) -> Target:
     rabbit.channel.exchange_declare("topics", "topic")
-    rights = {"exchange": "topics", "write": "^allowed", "read": ".*"}
-    rabbit.node.api("PUT", "topic-permissions", rabbit.vhost, user, **rights)
+    rabbit.allow_topic("topics", "^allowed", user)
     return Target("exchange", "topics", "forbidden.key")
 
 

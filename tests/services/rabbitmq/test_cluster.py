@@ -18,17 +18,16 @@ from support.brokers.rabbitmq.letters import (
     headers_of_all,
     letter,
     new_plan,
+    publish,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
 from support.faults import Archive, Fault, Mends
-from support.sending_contract import until_it_ends
 from support.waiting import eventually
 
 from dlq.capture.pull import PullResult, proven_depth
-from dlq.connectors.base import Search, Target
+from dlq.connectors.base import Search
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.connectors.rabbitmq.prove.witness import WitnessedPublisher
 from dlq.core.errors import NodeDown, NotFound
 from dlq.replay.apply import Run
 
@@ -61,7 +60,7 @@ class Shop:
         """`dlq` connects to `first` as long as it can."""
         self.cluster, self.leader, self.vhost = cluster, leader, f"shop{next(_numbers)}"
         leader.api("PUT", "vhosts", self.vhost)
-        leader.api("PUT", "permissions", self.vhost, "guest", configure=".*", write=".*", read=".*")
+        Rabbit("", self.vhost, leader, None).allow()
         eventually(self._runs_on_all_nodes)
         broker = {
             "kind": "rabbitmq",
@@ -183,16 +182,15 @@ def test_a_witness_proves_nothing_once_nodes_have_lost_each_other(
     shop = Shop(rabbit_cluster, tmp_path, leader, first=other)
     rabbit = shop.at(leader)
     wait_until_the_node_is_no_newcomer(rabbit)
-    broker = rabbit.broker(url=rabbit_cluster.url(shop.vhost, other))
-    connector, plan = RabbitConnector(broker), new_plan()
+    broker, plan = rabbit.broker(url=rabbit_cluster.url(shop.vhost, other)), new_plan()
     letters = [letter(number, to_queue("work.new-quorum")) for number in range(3)]
-    sent, error = until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:2]))
-    assert ([answer.outcome for answer in sent], error) == (["confirmed"] * 2, None)
-    assert connector.find(Search(plan, letters, 0)).shown == {0: "sent", 1: "sent", 2: "not_sent"}
+    find = lambda: RabbitConnector(broker).find(Search(plan, letters, 0))  # noqa: E731
+    publish(broker, letters[:2], plan=plan, witness=True)
+    assert find().shown == {0: "sent", 1: "sent", 2: "not_sent"}
     rabbit_cluster.cut_off(third)
     rabbit_cluster.join_again(third)
-    eventually(lambda: set(connector.find(Search(plan, letters, 0)).shown.values()) == {"unknown"})
-    assert any("lost another one" in why for why in connector.find(Search(plan, letters, 0)).doubts)
+    eventually(lambda: set(find().shown.values()) == {"unknown"})
+    assert any("lost another one" in why for why in find().doubts)
     rabbit.channel.connection.close()
 
 
@@ -202,7 +200,7 @@ def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     """The leader goes last: before that two could elect the third, which then still knows its letters."""
     leader, other, third = rabbit_cluster.nodes
     shop = Shop(rabbit_cluster, tmp_path, leader, first=other)
-    connector = RabbitConnector(shop.at(other).broker())
+    connector = shop.at(other).connector()
     queue = request("old-quorum").source
     eventually(lambda: connector.gauge(queue).depth == NUMBER)
     third.kill()
@@ -227,7 +225,7 @@ def test_a_queue_whose_node_is_down_is_not_taken_for_one_that_is_not_there() -> 
             shop.channel.queue_declare(name, durable=True)
             shop.channel.connection.close()
         owner.kill()
-        connector, target = RabbitConnector(shop.broker()), Target("queue", "orders.dlq")
+        connector, target = shop.connector(), to_queue("orders.dlq")
         eventually(lambda: connector.missing_targets([target]))
         assert "its letters are there again when that is back" in connector.missing_targets([target])[target]
         with pytest.raises(NodeDown):

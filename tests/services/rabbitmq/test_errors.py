@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.brokers.rabbitmq.amqp10 import send_some
-from support.brokers.rabbitmq.fixtures import (
-    KINDS,
-    Rabbit,
-    on_private_nodes,
-    on_rabbitmq_4,
-    request,
-)
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.connector_contract import letters
 
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
@@ -52,9 +46,7 @@ def test_a_wrong_password_host_or_queue_is_told_by_its_error(
 
 @on_private_nodes
 def test_a_missing_right_to_read_is_access_denied(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = rabbit.queue()
-    rabbit.publish(queue, [b"x"])
-    rabbit.wait_for(queue, 1)
+    queue = rabbit.holding([b"x"])
     monkeypatch.setenv("READER", "secret-word")
     rights, changes = "^$ ^$ ^other$", {"password_env": "READER", "management_url": None}
     broker = rabbit.by_user("reader", "secret-word", rights=rights, **changes)
@@ -78,7 +70,7 @@ def test_a_letter_that_the_broker_cannot_convert_is_a_poison_message(rabbit: Rab
     queue = rabbit.queue(kind)
     send_some(rabbit, queue, 10, poisoned=5)
     rabbit.wait_for(queue, 10)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    reading = rabbit.read(queue)
     seen: list[bytes] = []
     with pytest.raises(PoisonMessage, match=r"read by AMQP 1\.0, or stay in the queue"):
         seen.extend(record.body for batch in reading.batches() for record in batch.records)

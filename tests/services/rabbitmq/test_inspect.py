@@ -6,34 +6,28 @@ import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
 from support.waiting import eventually
 
-from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq.look import topology
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.core.errors import AccessDenied, NotFound, UsageError
+from dlq.core.errors import AccessDenied, HarmRefused, NotFound, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
-
-
-def inspect(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:
-    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
-    return RabbitConnector(broker).inspect(request(queue).source)
 
 
 @on_private_nodes
 @each_way
 def test_arguments_are_known_with_and_without_the_management_api(rabbit: Rabbit, managed: bool) -> None:
-    queue = rabbit.queue(
-        "quorum", x_delivery_limit=7, x_message_ttl=60_000, x_max_length=10, x_dead_letter_exchange="next"
-    )
-    rabbit.publish(queue, [b"x"] * 9)
-    rabbit.wait_for(queue, 9)
-    seen = inspect(rabbit, queue, managed)
+    limits = {"x_delivery_limit": 7, "x_message_ttl": 60_000, "x_max_length": 10}
+    queue = rabbit.holding([b"x"] * 9, "quorum", x_dead_letter_exchange="next", **limits)
+    seen = rabbit.inspect(queue, managed)
     assert seen.version == ".".join(map(str, rabbit.version))
     assert seen.depth == seen.facts["letters ready"] == 9
     assert (seen.facts["queue type"], seen.facts["delivery limit"]) == ("quorum", 7)
     assert (seen.facts["message TTL"], seen.facts["max length"]) == ("1m", 10)
     assert seen.facts["rights"] == "read, write to the default exchange"
     assert "insist with --force" in seen.harm["copy"]
+    connector = rabbit.connector() if managed else rabbit.connector(management_url=None)
+    with pytest.raises(HarmRefused, match="--mode drain, or insist with --force"):
+        connector.read(request(queue, "copy"))
     said = " ".join(seen.warnings)
     assert "letters older than 1m are dead-lettered again: pull in" in said
     assert "9 of at most 10" in said
@@ -44,10 +38,8 @@ def test_arguments_are_known_with_and_without_the_management_api(rabbit: Rabbit,
 def test_a_full_queue_that_refuses_letters_is_not_said_to_lose_its_oldest(
     rabbit: Rabbit, managed: bool
 ) -> None:
-    queue = rabbit.queue(x_max_length=5, x_overflow="reject-publish")
-    rabbit.publish(queue, [b"x"] * 5)
-    rabbit.wait_for(queue, 5)
-    [said] = [one for one in inspect(rabbit, queue, managed).warnings if "5 of at most 5" in one]
+    queue = rabbit.holding([b"x"] * 5, x_max_length=5, x_overflow="reject-publish")
+    [said] = [one for one in rabbit.inspect(queue, managed).warnings if "5 of at most 5" in one]
     assert "refuses what comes" in said
     assert "wait in it until there is room" in said
     assert "the oldest" not in said
@@ -56,7 +48,7 @@ def test_a_full_queue_that_refuses_letters_is_not_said_to_lose_its_oldest(
 def test_looking_takes_no_letter_and_leaves_no_trace(rabbit: Rabbit) -> None:
     queue = rabbit.dead_letters(3, "quorum")
     for managed in (True, False, True, False):
-        assert inspect(rabbit, queue, managed).depth == 3
+        assert rabbit.inspect(queue, managed).depth == 3
     letters = rabbit.take(queue, 3)
     assert not any(method.redelivered for method, _, _ in letters)
 
@@ -76,14 +68,12 @@ def test_letters_that_a_consumer_gives_back_meanwhile_are_counted(
         wait(seconds)
 
     monkeypatch.setattr(topology.time, "sleep", give_back_and_wait)
-    assert inspect(rabbit, queue).depth == 3
+    assert rabbit.inspect(queue).depth == 3
 
 
 @on_private_nodes
 def test_policies_bindings_and_alternate_exchanges_come_from_the_management_api(rabbit: Rabbit) -> None:
-    definition = {"message-ttl": 90_000, "expires": 3_600_000}
-    policy = {"pattern": ".*", "definition": definition, "apply-to": "queues"}
-    rabbit.node.api("PUT", "policies", rabbit.vhost, "short", **policy)
+    rabbit.set_policy(".*", {"message-ttl": 90_000, "expires": 3_600_000})
     letters, work = rabbit.queue(), rabbit.queue("quorum", x_delivery_limit=5)
     channel = rabbit.channel
     channel.exchange_declare("unrouted", "fanout")
@@ -93,7 +83,7 @@ def test_policies_bindings_and_alternate_exchanges_come_from_the_management_api(
     retry = rabbit.queue(x_dead_letter_exchange="", x_dead_letter_routing_key=work)
     rabbit.wait_for_statistics(retry)
     rabbit.wait_for_statistics(letters)
-    reading = RabbitConnector(rabbit.broker()).read(request(letters))
+    reading = rabbit.read(letters)
     reading.close()
     assert reading.topology["message_ttl"] == 90_000
     assert reading.topology["alternate_exchanges"] == ["unrouted"]
@@ -101,7 +91,7 @@ def test_policies_bindings_and_alternate_exchanges_come_from_the_management_api(
     assert reading.topology["dead_letter_keys"] == {retry: work}
     assert reading.topology["routes"]["shop"] == {"order.*": [work]}
     assert reading.topology["routes"]["unrouted"] == {"#": [letters]}
-    seen = inspect(rabbit, letters)
+    seen = rabbit.inspect(letters)
     assert (seen.facts["message TTL"], seen.facts["queue expires when unused for"]) == ("1m 30s", "1h")
     assert seen.facts["bindings"] == f"unrouted/{letters}"
     assert any("the queue itself goes" in warning for warning in seen.warnings)
@@ -110,10 +100,10 @@ def test_policies_bindings_and_alternate_exchanges_come_from_the_management_api(
 def test_other_consumers_are_named_in_doctor_and_pull(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     rabbit.channel.basic_consume(queue, lambda *_: None)
-    seen = inspect(rabbit, queue)
+    seen = rabbit.inspect(queue)
     assert seen.facts["consumers"] == 1
     assert any("1 other consumer" in warning for warning in seen.warnings)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    reading = rabbit.read(queue)
     reading.close()
     assert any("1 other consumer" in note for note in reading.notes)
 
@@ -138,8 +128,7 @@ def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbi
 @on_private_nodes
 def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbit: Rabbit) -> None:
     channel, by_key = rabbit.channel, {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "collected"}
-    policy = {"pattern": "^bills$", "definition": {"dead-letter-exchange": "dead"}, "apply-to": "queues"}
-    rabbit.node.api("PUT", "policies", rabbit.vhost, "dead", **policy)
+    rabbit.set_policy("^bills$", {"dead-letter-exchange": "dead"})
     for queue, arguments in {
         "orders": by_key, "bills": {}, "bound": {"x-queue-type": "quorum"}, "collected": {}, "orders.dlq": {},
     }.items():  # fmt: skip
@@ -148,8 +137,8 @@ def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbi
     channel.queue_bind("bound", "dead")
     rabbit.wait_for_statistics("bills")
     with pytest.raises(UsageError, match="needs management_url"):
-        RabbitConnector(rabbit.broker(management_url=None)).discover()
-    found = {place.name: place for place in RabbitConnector(rabbit.broker()).discover()}
+        rabbit.connector(management_url=None).discover()
+    found = {place.name: place for place in rabbit.connector().discover()}
     assert {name: place.because for name, place in found.items()} == {
         "bound": "dead letters of bills go there",
         "collected": "dead letters of orders go there",
@@ -173,19 +162,19 @@ def test_what_waits_and_what_is_worked_on_is_no_dead_letter_queue(rabbit: Rabbit
         channel.queue_declare(queue, durable=True, arguments=arguments)
     channel.exchange_declare("nsb.v2.delay-delivery", "topic")
     channel.queue_bind("billing", "nsb.v2.delay-delivery", "#.billing")
-    connector = RabbitConnector(rabbit.broker())
+    connector = rabbit.connector()
     found = {place.name: (place.source, place.kind) for place in connector.discover()}
     assert found == {"*.dlq": ({"queue": "[*].dlq"}, "classic"), "kept": ({"queue": "kept"}, "stream")}
     rabbit.publish("orders", [b"one"])
     rabbit.wait_for_statistics("orders")
-    said = {name: " ".join(inspect(rabbit, name).warnings) for name in ("orders", "orders.wait", "round")}
+    said = {name: " ".join(rabbit.inspect(name).warnings) for name in ("orders", "orders.wait", "round")}
     assert "its letters are alive: what dies here goes to orders.wait and comes back" in said["orders"]
     assert "its letters are alive: what dies here goes to orders and comes back" in said["orders.wait"]
     assert "pull in time" not in said["orders.wait"]
     assert "RabbitMQ drops what goes in such a circle" in said["round"]
     rabbit.publish("round", [b"gone"], expiration="50")
     eventually(lambda: rabbit.depth("round") == 0)
-    eventually(lambda: "publishers have sent 1 messages" in " ".join(inspect(rabbit, "orders").warnings))
+    eventually(lambda: "publishers have sent 1 messages" in " ".join(rabbit.inspect("orders").warnings))
 
 
 @on_private_nodes
@@ -203,8 +192,8 @@ def test_letters_that_wait_in_their_queue_for_room_in_a_full_one_are_counted(rab
     rabbit.reject("orders", 20)
     rabbit.wait_for("orders", 0)
     said = "wait in orders for room in this queue"
-    eventually(lambda: [w for w in inspect(rabbit, "full.dlq").warnings if said in w])
-    reading = RabbitConnector(rabbit.broker()).read(request("full.dlq"))
+    eventually(lambda: [w for w in rabbit.inspect("full.dlq").warnings if said in w])
+    reading = rabbit.read("full.dlq")
     notes = " ".join(reading.notes)
     reading.close()
     assert said in notes
@@ -213,7 +202,7 @@ def test_letters_that_wait_in_their_queue_for_room_in_a_full_one_are_counted(rab
 @on_private_nodes
 def test_a_queue_that_is_not_there_is_told_with_the_one_probably_meant(rabbit: Rabbit) -> None:
     rabbit.channel.queue_declare("orders.dead", durable=True)
-    connector, wanted = RabbitConnector(rabbit.broker()), request("orders.daed")
+    connector, wanted = rabbit.connector(), request("orders.daed")
     for ask in (lambda: connector.inspect(wanted.source), lambda: connector.read(wanted)):
         with pytest.raises(NotFound, match=r"did you mean 'orders\.dead'"):
             ask()
@@ -225,11 +214,11 @@ def test_the_depth_of_a_pattern_is_that_of_its_queues_however_many(rabbit: Rabbi
         rabbit.channel.queue_declare(f"{number}.dlq", durable=True)
         rabbit.publish(f"{number}.dlq", [b"x"] * (number % 3))
     rabbit.channel.queue_declare("own.dlq", exclusive=True)
-    found = RabbitConnector(rabbit.broker()).gauge(request("*.dlq").source)
+    found = rabbit.connector().gauge(request("*.dlq").source)
     assert (found.depth, found.consumers) == (sum(number % 3 for number in range(25)), 0)
 
 
 def test_a_queue_that_another_connection_owns_is_not_taken_for_one_that_is_not_there(rabbit: Rabbit) -> None:
     rabbit.channel.queue_declare("mine", exclusive=True)
     with pytest.raises(AccessDenied, match="another connection holds it exclusively"):
-        RabbitConnector(rabbit.broker()).gauge(request("mine").source)
+        rabbit.connector().gauge(request("mine").source)

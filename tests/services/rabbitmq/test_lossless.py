@@ -2,14 +2,13 @@
 
 import struct
 from collections.abc import Callable
-from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pika import frame, spec
 from support.brokers.rabbitmq.amqp10 import plain, send
-from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4
 
 from dlq.archive.schema import to_records, to_table
 from dlq.connectors.base import Mode
@@ -17,7 +16,6 @@ from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rabbitmq.amqp091.codec.frames import encode_method
 from dlq.connectors.rabbitmq.amqp091.link.duplex import DuplexLink
 from dlq.connectors.rabbitmq.link import parameters
-from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import FLAG_AMQP10_BODY, Record
 
@@ -30,8 +28,10 @@ def packed(
     return numbers.map(lambda number: kind.encode() + struct.pack(">" + form, number))
 
 
-def integers(kind: str, form: str, bits: int, signed: bool) -> st.SearchStrategy[bytes]:
-    low = -(2 ** (bits - 1)) if signed else 0
+def integers(kind: str, form: str) -> st.SearchStrategy[bytes]:
+    """All of a type, as `struct` writes them."""
+    bits = 8 * struct.calcsize(">" + form)
+    low = -(2 ** (bits - 1)) if form.islower() else 0
     return packed(kind, form, st.integers(low, low + 2**bits - 1))
 
 
@@ -39,24 +39,15 @@ def sized(kind: bytes, content: bytes) -> bytes:
     return kind + _u32(len(content)) + content
 
 
+decimals = st.tuples(st.integers(0, 255), st.integers(-(2**31), 2**31 - 1))
 # L is missing: the broker gives it back as l.
 scalars = st.one_of(
     st.sampled_from([b"t\0", b"t\1", b"V", b"A\0\0\0\0", b"F\0\0\0\0"]),
-    integers("b", "b", 8, True),
-    integers("B", "B", 8, False),
-    integers("s", "h", 16, True),
-    integers("u", "H", 16, False),
-    integers("I", "i", 32, True),
-    integers("i", "I", 32, False),
-    integers("l", "q", 64, True),
-    integers("T", "Q", 64, False),
+    *[integers(kind, form) for kind, form in ("bb", "BB", "sh", "uH", "Ii", "iI", "lq", "TQ")],
     packed("f", "f", st.floats(width=32, allow_nan=False, allow_infinity=False)),
     packed("d", "d", st.floats(allow_nan=False, allow_infinity=False)),
-    st.tuples(st.integers(0, 255), st.integers(-(2**31), 2**31 - 1)).map(
-        lambda d: b"D" + struct.pack(">Bi", *d)
-    ),
-    st.binary(max_size=300).map(lambda raw: sized(b"S", raw)),
-    st.binary(max_size=300).map(lambda raw: sized(b"x", raw)),
+    decimals.map(lambda d: b"D" + struct.pack(">Bi", *d)),
+    *[st.binary(max_size=300).map(lambda raw, kind=kind: sized(kind, raw)) for kind in (b"S", b"x")],
 )
 names = st.binary(min_size=1, max_size=40).filter(lambda name: not name.startswith((b"x-", b"CC", b"BCC")))
 
@@ -82,43 +73,37 @@ def short(text: bytes) -> bytes:
 
 
 texts = st.binary(max_size=60).map(short)
-PROPERTIES: tuple[tuple[int, st.SearchStrategy[bytes]], ...] = (
-    (15, texts),  # content_type
-    (14, texts),  # content_encoding
-    (13, fields(values).map(lambda content: _u32(len(content)) + content)),
-    (12, st.sampled_from([b"\1", b"\2"])),  # delivery_mode
-    (11, st.integers(0, 255).map(lambda n: bytes((n,)))),  # priority
-    (10, texts),  # correlation_id
-    (9, texts),  # reply_to
-    (7, texts),  # message_id
-    (6, st.integers(0, 2**64 - 1).map(struct.Struct(">Q").pack)),  # timestamp
-    (5, texts),  # type
-    (3, texts),  # app_id
-    (2, texts),  # cluster_id
-)
+PROPERTIES: dict[int, st.SearchStrategy[bytes]] = {
+    15: texts, 14: texts,  # content_type and content_encoding
+    13: fields(values).map(lambda content: _u32(len(content)) + content),
+    12: st.sampled_from([b"\1", b"\2"]),  # delivery_mode
+    11: st.integers(0, 255).map(lambda n: bytes((n,))),  # priority
+    10: texts, 9: texts, 7: texts,  # correlation_id, reply_to and message_id
+    6: st.integers(0, 2**64 - 1).map(struct.Struct(">Q").pack),  # timestamp
+    5: texts, 3: texts, 2: texts,  # type, app_id and cluster_id
+}  # fmt: skip
 
 
 @st.composite
 def blocks(draw: Callable[[st.SearchStrategy[bytes]], bytes]) -> bytes:
     """A property block without expiration (it might expire) and user_id (it must be ours)."""
     flags, parts = 0, []
-    for bit, strategy in PROPERTIES:
+    for bit, strategy in PROPERTIES.items():
         if draw(st.sampled_from([b"", b"y"])):
             flags |= 1 << bit
             parts.append(draw(strategy))
     return struct.pack(">H", flags) + b"".join(parts)
 
 
-@cache
-def publishing(rabbit_url: str, rabbit: Callable[[], Rabbit]) -> DuplexLink:
-    return DuplexLink(parameters(rabbit().broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
+def open_link(rabbit: Rabbit) -> DuplexLink:
+    return DuplexLink(parameters(rabbit.broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
 
 
 def publish_raw(
     rabbit: Rabbit, queue: str, messages: list[tuple[bytes, bytes]], link: DuplexLink | None = None
 ) -> None:
     """Publish (block, body) pairs exactly as they are."""
-    link = link or publishing(rabbit.url, lambda: rabbit)
+    link = link or open_link(rabbit)
     for block, body in messages:
         header = struct.pack(">HHQ", spec.BasicProperties.INDEX, 0, len(body)) + block
         link.put(encode_method(1, spec.Basic.Publish(exchange="", routing_key=queue)))
@@ -128,12 +113,13 @@ def publish_raw(
     while link.unsent:
         link.turn(1.0)
     link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
+    link.close()
     rabbit.wait_for(queue, len(messages))
 
 
 def capture(rabbit: Rabbit, queue: str, mode: Mode = "drain") -> list[Record]:
     """Drain, and go through the archive's columns and back."""
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, mode))
+    reading = rabbit.read(queue, mode)
     found: list[Record] = []
     for batch in reading.batches():
         found += to_records(to_table(batch.records))
@@ -147,22 +133,17 @@ def capture(rabbit: Rabbit, queue: str, mode: Mode = "drain") -> list[Record]:
 def test_every_generated_message_is_captured_byte_for_byte(rabbit: Rabbit, kind: str) -> None:
     queue = rabbit.queue(kind)
     message = st.tuples(blocks(), st.binary(max_size=2000))
-    quick = settings(
-        max_examples=10,
-        phases=[Phase.generate],
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
+    usual = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    quick = settings(max_examples=10, phases=[Phase.generate], deadline=None, suppress_health_check=usual)
 
     @quick
     @given(st.lists(message, min_size=1, max_size=20))
     def check(messages: list[tuple[bytes, bytes]]) -> None:
         publish_raw(rabbit, queue, messages)
-        found = capture(rabbit, queue)
+        found = [(one.raw_properties or b"", one.body) for one in capture(rabbit, queue)]
         # A quorum queue of RabbitMQ 4 orders by priority.
-        assert sorted((stable(r.raw_properties or b""), r.body) for r in found) == sorted(
-            (stable(block), body) for block, body in messages
-        )
+        came, went = (sorted((stable(block), body) for block, body in some) for some in (found, messages))
+        assert came == went
 
     check()
 
@@ -196,7 +177,7 @@ def test_header_blocks_larger_than_a_frame_that_others_agreed_on_are_captured(
     try:
         with monkeypatch.context() as patch:
             patch.setattr("dlq.connectors.rabbitmq.amqp091.link.channel.MAX_FRAME", 2**20)
-            link = publishing.__wrapped__(rabbit.url, lambda: rabbit)
+            link = open_link(rabbit)
     finally:
         rabbit.node.evaluate("application:set_env(rabbit,frame_max,131072)")
     block = b"\x20\0" + _u32(len(content)) + content
@@ -204,7 +185,6 @@ def test_header_blocks_larger_than_a_frame_that_others_agreed_on_are_captured(
     found = capture(rabbit, queue, "copy" if kind == "stream" else "drain")
     assert [record.body for record in found] == [b"a", b"b", b"c"]
     assert len(found[1].headers.get("stack", "")) == 900_000
-    link.close()
 
 
 @on_rabbitmq_4

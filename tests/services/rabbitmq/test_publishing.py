@@ -27,7 +27,6 @@ from support.waiting import eventually
 
 from dlq.connectors.base import Limits, Outgoing, Target
 from dlq.connectors.rabbitmq.amqp091.send import RabbitPublisher
-from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.records.envelope import Way
 from dlq.connectors.rabbitmq.send import Ways
 from dlq.core.errors import ConnectionLost
@@ -94,28 +93,26 @@ def test_a_body_that_is_too_large_is_refused_and_harms_no_other(rabbit: Rabbit) 
 def test_the_consumers_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> None:
     channel = rabbit.channel
     first, second, third = (rabbit.queue() for _ in range(3))
-    channel.exchange_declare("topics", "topic")
-    channel.exchange_declare("inner", "fanout")
-    channel.exchange_declare("ae", "fanout")
     channel.exchange_declare("plain", "direct", arguments={"alternate-exchange": "ae"})
-    channel.exchange_declare("by-headers", "headers")
-    channel.queue_bind(first, "topics", "order.#")
+    for name, kind in (("topics", "topic"), ("inner", "fanout"), ("ae", "fanout"), ("by-headers", "headers")):
+        channel.exchange_declare(name, kind)
+    for queue, exchange, key in ((first, "topics", "order.#"), (second, "inner", ""), (third, "ae", "")):
+        channel.queue_bind(queue, exchange, key)
     channel.exchange_bind("inner", "topics", "*.created")
-    channel.queue_bind(second, "inner")
-    channel.queue_bind(third, "ae")
-    expected = {
-        to_queue(first): [first],
-        to_queue("nowhere"): [],
-        Target("exchange", "topics", "order.created"): sorted([first, second]),
-        Target("exchange", "topics", "order"): [first],
-        Target("exchange", "topics", "cart.created"): [second],
-        Target("exchange", "topics", "cart"): [],
-        Target("exchange", "plain", "x"): [third],
-        Target("exchange", "none", "x"): [],
+    by_topic = {
+        "order.created": sorted([first, second]),
+        "order": [first],
+        "cart.created": [second],
+        "cart": [],
     }
+    expected = {
+        to_queue(first): [first], to_queue("nowhere"): [], Target("exchange", "plain", "x"): [third],
+        Target("exchange", "none", "x"): [],
+        **{Target("exchange", "topics", key): queues for key, queues in by_topic.items()},
+    }  # fmt: skip
     asked = [*expected, Target("exchange", "by-headers", "x")]
-    assert RabbitConnector(rabbit.broker()).consumers(asked) == expected
-    assert RabbitConnector(rabbit.broker(management_url=None)).consumers(asked) == {}
+    assert rabbit.connector().consumers(asked) == expected
+    assert rabbit.connector(management_url=None).consumers(asked) == {}
 
 
 def test_an_argument_names_the_alternate_exchange_and_else_a_policy_does(rabbit: Rabbit) -> None:
@@ -123,8 +120,7 @@ def test_an_argument_names_the_alternate_exchange_and_else_a_policy_does(rabbit:
     for name, queue in (("own", own), ("others", others)):
         channel.exchange_declare(name, "fanout")
         channel.queue_bind(queue, name)
-    policy = {"pattern": "^p-", "apply-to": "exchanges", "definition": {"alternate-exchange": "others"}}
-    rabbit.node.api("PUT", "policies", rabbit.vhost, "all", **policy)
+    rabbit.set_policy("^p-", {"alternate-exchange": "others"}, "exchanges")
     channel.exchange_declare("p-both", "direct", arguments={"alternate-exchange": "own"})
     channel.exchange_declare("p-policy", "direct")
     for exchange in ("p-both", "p-policy"):
@@ -132,19 +128,18 @@ def test_an_argument_names_the_alternate_exchange_and_else_a_policy_does(rabbit:
     taken = {queue: rabbit.take(queue, 1)[0][2] for queue in (own, others)}
     assert taken == {own: b"p-both", others: b"p-policy"}
     asked = [Target("exchange", name, "x") for name in ("p-both", "p-policy")]
-    found = RabbitConnector(rabbit.broker()).consumers(asked)
+    found = rabbit.connector().consumers(asked)
     assert [*found.values()] == [[own], [others]]
 
 
 def test_a_policy_says_what_a_full_quorum_queue_does_with_more(rabbit: Rabbit) -> None:
     queue = rabbit.queue(x_queue_type="quorum", x_overflow="drop-head", x_max_length=1)
-    policy = {"pattern": f"^{queue}$", "apply-to": "queues", "definition": {"overflow": "reject-publish"}}
-    rabbit.node.api("PUT", "policies", rabbit.vhost, "full", **policy)
+    rabbit.set_policy(f"^{queue}$", {"overflow": "reject-publish"})
     channel = rabbit.channel.connection.channel()
     channel.confirm_delivery()
     with pytest.raises(NackError):  # it refuses more, and drops none
         eventually(lambda: channel.basic_publish("", queue, b"x"))
-    connector, target = RabbitConnector(rabbit.broker()), to_queue(queue)
+    connector, target = rabbit.connector(), to_queue(queue)
     eventually(lambda: connector.limits([target]).get(target, Limits()).letters is None)
 
 
@@ -160,15 +155,13 @@ def internal(rabbit: Rabbit) -> Target:
 
 def forbidden_topic(rabbit: Rabbit) -> Target:
     rabbit.channel.exchange_declare("topics", "topic")
-    rights = {"exchange": "topics", "write": "^allowed", "read": ".*"}
-    rabbit.node.api("PUT", "topic-permissions", rabbit.vhost, "guest", **rights)
+    rabbit.allow_topic("topics", write="^allowed")
     return Target("exchange", "topics", "forbidden.'key' in exchange 'x")
 
 
 def forbidden(rabbit: Rabbit) -> Target:
     rabbit.channel.exchange_declare("secret", "fanout")
-    rights = {"configure": ".*", "write": "^(?!secret)", "read": ".*"}
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, "guest", **rights)
+    rabbit.allow(rights=".* ^(?!secret) .*")
     return Target("exchange", "secret", "key")
 
 
@@ -242,11 +235,13 @@ def test_a_letter_whose_way_cannot_be_made_at_the_moment_is_neither_written_nor_
 def test_an_exclusive_queue_is_known_to_end_with_its_connection(rabbit: Rabbit) -> None:
     """4.3.6 closes the connection (541) over a refusal of more than 255 bytes with a name beyond ASCII, which
     the virtual host has here: then the management API tells."""
-    for management, name in ((True, "own " + "x" * 10), (True, "own " + "x" * 60), (False, "own")):
+    names = ["own", "own " + "x" * 10, "own " + "x" * 60]
+    for name in names:
         rabbit.channel.queue_declare(name, exclusive=True)
+    for name in names:
+        connector = rabbit.connector(**({"management_url": None} if name == "own" else {}))
         rabbit.wait_for_statistics(name)
-        changes = {} if management else {"management_url": None}
-        found = RabbitConnector(rabbit.broker(**changes)).limits([to_queue(name)])[to_queue(name)]
+        found = connector.limits([to_queue(name)])[to_queue(name)]
         assert found.temporary == f"queue {name} is exclusive: it ends with its consumers"
 
 
@@ -254,7 +249,7 @@ def test_an_exclusive_queue_is_known_to_end_with_its_connection(rabbit: Rabbit) 
 def test_a_question_over_which_the_broker_fails_is_no_poison(rabbit: Rabbit) -> None:
     queue = "ü" * 120
     rabbit.channel.queue_declare(queue, exclusive=True)
-    connector, wanted = RabbitConnector(rabbit.broker()), request(queue)
+    connector, wanted = rabbit.connector(), request(queue)
     for ask in (lambda: connector.inspect(wanted.source), lambda: connector.read(wanted)):
         with pytest.raises(ConnectionLost, match=r"541.*the queue is exclusive or not there"):
             ask()
@@ -275,8 +270,7 @@ def test_letters_for_two_queues_keep_their_keys_each_by_an_exchange_that_leads_t
     channel.queue_declare(copied)
     channel.exchange_declare("taker", "fanout")
     channel.queue_bind(caught, "taker")
-    everything = {"pattern": ".*", "apply-to": "exchanges", "definition": {"alternate-exchange": "taker"}}
-    rabbit.node.api("PUT", "policies", rabbit.vhost, "all", **everything)
+    rabbit.set_policy(".*", {"alternate-exchange": "taker"}, "exchanges")
     given = [letter(n, [*targets, gone][n % 3], came_by_topic(n)) for n in range(30)]
     plan = new_plan()
     answers = publish(rabbit.broker(), given, plan=plan, private=[*targets, gone])
@@ -300,7 +294,7 @@ def test_the_next_death_is_looked_up_through_queues_in_which_letters_wait(
     channel.exchange_declare("retry", "headers" if headers_exchange else "fanout")
     channel.queue_bind(wait, "retry", "", {"x-match": "all", "region": "north"})
     channel.queue_bind(work, "orders", "order.*")
-    connector, target = RabbitConnector(rabbit.broker()), to_queue(work)
+    connector, target = rabbit.connector(), to_queue(work)
     kept = connector.preview(letter(1, target, came_by_topic(1)))
     assert (kept.private, dict(kept.unless_named), "CC" in kept.stripped) == (True, {}, False)
     lost = connector.preview(letter(1, target, record(headers={"region": "north"})))
@@ -309,7 +303,7 @@ def test_the_next_death_is_looked_up_through_queues_in_which_letters_wait(
         assert "not known: retry goes by more than the key" in str(lost.warnings)
     else:
         assert "the dead-letter exchange orders takes the key" in lost.unless_named["target"]
-    blind = RabbitConnector(rabbit.broker(management_url=None)).preview(letter(1, target, record()))
+    blind = rabbit.connector(management_url=None).preview(letter(1, target, record()))
     assert "is not known: management_url would tell" in str(blind.warnings)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
 from pika.exceptions import ChannelClosedByBroker
@@ -15,7 +14,7 @@ from support.connector_contract import Place, drained, first_letters, letters
 from support.rows import each_row
 from support.waiting import eventually
 
-from dlq.connectors.base import Batch, Inspection, Mode, Reading
+from dlq.connectors.base import Batch, Mode, Reading
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions
 from dlq.connectors.rabbitmq.amqp10.send import open_session
 from dlq.connectors.rabbitmq.look.management import Management
@@ -27,14 +26,6 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 BODIES = [b"a", b"b", b"c", b"d", b"e"]
 
 
-def made(rabbit: Rabbit, kind: str = "classic", bodies: list[bytes] = BODIES, **arguments: Any) -> str:
-    """A queue with these arguments, and letters in it."""
-    queue = rabbit.queue(kind, **arguments)
-    rabbit.publish(queue, bodies)
-    rabbit.wait_for(queue, len(bodies))
-    return queue
-
-
 def reader(rabbit: Rabbit, management: str | None = None, configure: str = "^$") -> RabbitBroker:
     """As a user who may read and, unless more is said, no more; `management` is a wrong name of the API's
     path."""
@@ -44,23 +35,18 @@ def reader(rabbit: Rabbit, management: str | None = None, configure: str = "^$")
     return rabbit.by_user("reader", "first", rights=rights, management_url=wrong, **changes)
 
 
-def look(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:
-    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
-    return RabbitConnector(broker).inspect(request(queue).source)
-
-
 def refused(rabbit: Rabbit, queue: str, mode: Mode, managed: bool = True) -> str:
     """Why the mode is refused, as the reading and `dlq doctor` say."""
-    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
+    connector = rabbit.connector() if managed else rabbit.connector(management_url=None)
     with pytest.raises(HarmRefused) as raised:
-        RabbitConnector(broker).read(request(queue, mode))
-    assert look(rabbit, queue, managed).harm[mode] in str(raised.value)
+        connector.read(request(queue, mode))
+    assert rabbit.inspect(queue, managed).harm[mode] in str(raised.value)
     return str(raised.value)
 
 
 def copy(rabbit: Rabbit, queue: str, meanwhile: Callable[[], object] = lambda: None) -> int:
     """The letters that a copy shows; something happens before it gives them back."""
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy", force=True))
+    reading = rabbit.read(queue, "copy", force=True)
     seen = sum(len(batch.records) for batch in reading.batches())
     meanwhile()
     reading.close()
@@ -71,7 +57,7 @@ def crash(rabbit: Rabbit, queue: str, meanwhile: Callable[[], object] = lambda: 
     """The letters that a drain held when its connection was cut; something happens before."""
     rows, held = rabbit.depth(queue), 0
     wanted = request(queue, force=True, batch_rows=rows)
-    reading: Any = RabbitConnector(rabbit.broker()).read(wanted)
+    reading: Any = rabbit.connector().read(wanted)
     for batch in reading.batches():
         held += len(batch.records)
         if held == rows or (held and not batch.records):
@@ -109,7 +95,7 @@ def is_gone(rabbit: Rabbit, queue: str) -> bool:
 def test_what_is_given_back_is_marked_and_keeps_its_order(
     rabbit: Rabbit, kind: str, end: Callable[..., int]
 ) -> None:
-    queue = made(rabbit, kind)
+    queue = rabbit.holding(BODIES, kind)
     assert end(rabbit, queue) == 5
     rabbit.wait_for(queue, 5)
     taken = rabbit.take(queue, 5)
@@ -132,9 +118,7 @@ def test_a_queue_that_goes_with_its_last_consumer_is_left_alone(
     assert "it is auto-delete" in refused(rabbit, queue, mode, managed)
     assert rabbit.depth(queue) == 5, "looking is no consumer"
     with pytest.raises(NotFound):
-        drained(
-            Place(RabbitConnector(rabbit.broker()), request(queue).source, lambda _n: []), limit=2, force=True
-        )
+        drained(Place(rabbit.connector(), request(queue).source, lambda _n: []), limit=2, force=True)
     eventually(lambda: is_gone(rabbit, queue))
 
 
@@ -152,7 +136,7 @@ def test_a_queue_that_may_go_with_its_consumer_is_left_alone_until_that_is_known
     place = Place(RabbitConnector(reader(rabbit)), request(queue).source, lambda _n: [])
     assert "auto-delete is not known" in place.connector.inspect(place.source).harm["drain"]
     assert len(drained(place, force=True)) == 5_000
-    lasting = made(rabbit)
+    lasting = rabbit.holding(BODIES)
     for management in (None, "none"):
         RabbitConnector(reader(rabbit, management, ".*")).read(request(lasting)).close()
 
@@ -165,9 +149,7 @@ def test_a_limit_that_is_not_seen_costs_few_letters_and_is_not_told(
 ) -> None:
     """A policy removes what was delivered once."""
     queue = rabbit.queue("quorum", **arguments)
-    vhost = unquote(urlsplit(rabbit.url).path[1:])
-    policy = {"pattern": f"^{queue}$", "definition": {"delivery-limit": 0}}
-    rabbit.node.api("PUT", "policies", vhost, "strict", **policy, **{"apply-to": "queues"})
+    rabbit.set_policy(f"^{queue}$", {"delivery-limit": 0})
     rabbit.publish(queue, [b"letter"] * 500)
     rabbit.wait_for(queue, 500)
     broker = reader(rabbit, configure=configure)
@@ -187,7 +169,7 @@ def test_a_limit_that_is_not_seen_costs_few_letters_and_is_not_told(
 
 @on_private_nodes
 def test_a_password_is_asked_for_anew_by_each_connection(rabbit: Rabbit, tmp_path: Path) -> None:
-    queue, token = made(rabbit), tmp_path / "token"
+    queue, token = rabbit.holding(BODIES), tmp_path / "token"
     token.write_text("first")
     broker = replace(reader(rabbit, configure=".*"), password_env=None, password_command=("cat", str(token)))
     connector = RabbitConnector(broker)
@@ -206,7 +188,7 @@ def test_a_password_is_asked_for_anew_by_each_connection(rabbit: Rabbit, tmp_pat
 
 
 def test_near_a_delivery_limit_a_crash_costs_one_letter_a_delivery(rabbit: Rabbit) -> None:
-    queue = made(rabbit, "quorum", [b"x"] * 30, x_delivery_limit=11)
+    queue = rabbit.holding([b"x"] * 30, "quorum", x_delivery_limit=11)
     held = []
     for _ in range(13):
         rabbit.wait_for(queue, 30)
@@ -223,8 +205,8 @@ def test_a_full_queue_drops_its_oldest_for_what_came_while_they_were_out_unless_
     rabbit: Rabbit, kind: str, end: Callable[..., int], overflow: str
 ) -> None:
     """A copy that would do that is refused; what it would do is done by one that is forced."""
-    queue = made(rabbit, kind, x_max_length=5, **({"x_overflow": overflow} if overflow else {}))
-    seen = look(rabbit, queue)
+    queue = rabbit.holding(BODIES, kind, x_max_length=5, **({"x_overflow": overflow} if overflow else {}))
+    seen = rabbit.inspect(queue)
     assert "drain" not in seen.harm
     assert any("what a pull that is killed gives back" in said for said in seen.warnings) != bool(overflow)
     if overflow:
@@ -239,20 +221,21 @@ def test_a_full_queue_drops_its_oldest_for_what_came_while_they_were_out_unless_
 @pytest.mark.parametrize("end", [copy, crash])
 def test_what_is_given_back_too_old_dies_again(rabbit: Rabbit, end: Callable[..., int]) -> None:
     again = rabbit.queue()
-    queue = made(rabbit, x_message_ttl=3000, x_dead_letter_exchange="", x_dead_letter_routing_key=again)
+    dies = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": again}
+    queue = rabbit.holding(BODIES, x_message_ttl=3000, **dies)
     said = "letters older than 3s are dead-lettered again: pull in time; so do those that are given back"
-    assert said in look(rabbit, queue).warnings
+    assert said in rabbit.inspect(queue).warnings
     assert end(rabbit, queue, lambda: time.sleep(3.2)) == 5
     assert sorted(left(rabbit, again, 5)) == BODIES
 
 
 def test_each_use_of_a_queue_that_expires_starts_its_time_anew(rabbit: Rabbit) -> None:
-    queues = {made(rabbit, x_expires=4500): use for use in (look, copy, crash)}
+    queues = {rabbit.holding(BODIES, x_expires=4500): use for use in (Rabbit.inspect, copy, crash)}
     for _ in range(4):
         time.sleep(1.5)
         for queue, use in queues.items():
             use(rabbit, queue)
-    said = [str(look(rabbit, queue).warnings) for queue in queues]
+    said = [str(rabbit.inspect(queue).warnings) for queue in queues]
     assert all("the queue itself goes, with its letters, when unused for 4s" in one for one in said)
     eventually(lambda: queues.keys().isdisjoint(one["name"] for one in rabbit.listed("queues")))
     assert all(is_gone(rabbit, queue) for queue in queues)
@@ -263,8 +246,8 @@ def test_a_single_active_consumer_takes_turns(rabbit: Rabbit, kind: str) -> None
     queue = rabbit.queue(kind, x_single_active_consumer=True)
     rabbit.fill(queue, 600)
     said = "the queue has a single active consumer; while another one is active, nothing comes"
-    assert said in str(look(rabbit, queue).warnings)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, limit=500))
+    assert said in str(rabbit.inspect(queue).warnings)
+    reading = rabbit.read(queue, limit=500)
     taken = 0
     other = rabbit.connect()
     other.basic_qos(prefetch_count=10)
@@ -277,7 +260,7 @@ def test_a_single_active_consumer_takes_turns(rabbit: Rabbit, kind: str) -> None
     eventually(lambda: other.connection.process_data_events(0.1) or len(got) == 10)
     assert taken == 500
     reading.close()
-    second = RabbitConnector(rabbit.broker()).read(request(queue))
+    second = rabbit.read(queue)
     assert letters(second) == []
     assert not second.complete
 
@@ -285,7 +268,7 @@ def test_a_single_active_consumer_takes_turns(rabbit: Rabbit, kind: str) -> None
 def test_a_consumer_that_wants_a_queue_for_itself_finds_ours_there(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     rabbit.fill(queue, 20_000)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=10))
+    reading = rabbit.read(queue, batch_rows=10)
     batches = reading.batches()
     first_letters(batches)
     with pytest.raises(ChannelClosedByBroker, match="exclusive use"):
@@ -296,12 +279,12 @@ def test_a_consumer_that_wants_a_queue_for_itself_finds_ours_there(rabbit: Rabbi
 @each_kind
 def test_a_consumer_that_has_a_classic_queue_for_itself_keeps_us_out(rabbit: Rabbit, kind: str) -> None:
     """A quorum queue grants that to nobody."""
-    queue = made(rabbit, kind)
+    queue = rabbit.holding(BODIES, kind)
     holder = rabbit.connect()
     holder.basic_qos(prefetch_count=1)
     holder.basic_consume(queue, lambda *_: None, exclusive=True)
     rabbit.wait_for(queue, 4)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    reading = rabbit.read(queue)
     if kind == "quorum":
         assert len(letters(reading)) == 4
         return
@@ -317,8 +300,8 @@ def test_a_consumer_of_a_higher_priority_is_served_first(rabbit: Rabbit, kind: s
     other.basic_consume(queue, lambda *_: None, arguments={"x-priority": 5})
     rabbit.publish(queue, [b"x"] * 15)
     rabbit.wait_for(queue, 5)
-    assert "1 other consumer takes messages from this queue" in look(rabbit, queue).warnings
-    assert len(letters(RabbitConnector(rabbit.broker()).read(request(queue)))) == 5
+    assert "1 other consumer takes messages from this queue" in rabbit.inspect(queue).warnings
+    assert len(letters(rabbit.read(queue))) == 5
 
 
 @pytest.mark.parametrize("end", [copy, crash])
@@ -330,7 +313,7 @@ def test_priorities_and_lazy_queues_keep_their_order(
     for number, body in enumerate(BODIES):
         rabbit.publish(queue, [body], priority=number % 3)
     rabbit.wait_for(queue, 5)
-    assert not look(rabbit, queue).harm
+    assert not rabbit.inspect(queue).harm
     assert end(rabbit, queue) == 5
     in_order = [b"c", b"b", b"e", b"a", b"d"] if "x_max_priority" in arguments else BODIES
     assert left(rabbit, queue, 5) == in_order
@@ -339,9 +322,9 @@ def test_priorities_and_lazy_queues_keep_their_order(
 @on_rabbitmq_4
 @pytest.mark.parametrize("mode", ["copy", "drain"])
 def test_a_consumer_timeout_gives_letters_back_counted_once_at_most(rabbit: Rabbit, mode: Mode) -> None:
-    queue = made(rabbit, "quorum", x_consumer_timeout=1000)
-    assert "holds letters for longer than 1s (consumer-timeout)" in str(look(rabbit, queue).warnings)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, mode, force=True))
+    queue = rabbit.holding(BODIES, "quorum", x_consumer_timeout=1000)
+    assert "holds letters for longer than 1s (consumer-timeout)" in str(rabbit.inspect(queue).warnings)
+    reading = rabbit.read(queue, mode, force=True)
     batches = reading.batches()
     assert len(first_letters(batches).records) == 5
     time.sleep(6)
@@ -354,21 +337,21 @@ def test_a_consumer_timeout_gives_letters_back_counted_once_at_most(rabbit: Rabb
 
 
 @on_rabbitmq_4
-@pytest.mark.parametrize("end", [copy, crash])
-def test_a_delayed_retry_hides_what_is_given_back_and_that_is_said(
-    rabbit: Rabbit, end: Callable[..., int]
-) -> None:
-    queue = made(
-        rabbit, "quorum", x_delayed_retry_type="all", x_delayed_retry_min=20_000, x_delayed_retry_max=20_000
-    )
-    assert "hidden from everybody for a while (delayed-retry)" in str(look(rabbit, queue).warnings)
-    assert end(rabbit, queue) == 5
+def test_a_delayed_retry_hides_what_is_given_back_and_that_is_said(rabbit: Rabbit) -> None:
+    delay = {"x_delayed_retry_type": "all", "x_delayed_retry_min": 20_000, "x_delayed_retry_max": 20_000}
+    queues = {rabbit.holding(BODIES, "quorum", **delay): end for end in (copy, crash)}
     said = "5 more messages were given back and are hidden"  # statistics of quorum queues come every 5 s
-    eventually(lambda: said in str(look(rabbit, queue).warnings))
-    reading = RabbitConnector(rabbit.broker()).read(request(queue))
-    assert any("5 more messages were given back" in note for note in reading.notes)
-    assert letters(reading) == []
-    rabbit.wait_for(queue, 5)
+    for queue, end in queues.items():
+        warnings = str(rabbit.inspect(queue).warnings)
+        assert "hidden from everybody for a while (delayed-retry)" in warnings
+        assert end(rabbit, queue) == 5
+    for queue in queues:
+        eventually(lambda name=queue: said in str(rabbit.inspect(name).warnings))
+        reading = rabbit.read(queue)
+        assert any("5 more messages were given back" in note for note in reading.notes)
+        assert letters(reading) == []
+    for queue in queues:
+        rabbit.wait_for(queue, 5)
 
 
 @on_private_nodes
@@ -377,7 +360,7 @@ def test_a_queue_that_is_not_durable_goes_with_its_node(rabbit: Rabbit) -> None:
     rabbit.channel.queue_declare(queue, durable=False)
     rabbit.publish(queue, BODIES)
     for managed in (True, False):
-        assert any("it is not durable" in warning for warning in look(rabbit, queue, managed).warnings)
+        assert any("it is not durable" in warning for warning in rabbit.inspect(queue, managed).warnings)
     rabbit.node.shut_down()
     rabbit.node.start()
     rabbit.channel = rabbit.connect()
@@ -385,8 +368,8 @@ def test_a_queue_that_is_not_durable_goes_with_its_node(rabbit: Rabbit) -> None:
 
 
 def test_a_stream_forgets_nothing_and_counts_nothing(rabbit: Rabbit) -> None:
-    queue = made(rabbit, "stream", x_max_length_bytes=10_000)
-    seen = look(rabbit, queue)
+    queue = rabbit.holding(BODIES, "stream", x_max_length_bytes=10_000)
+    seen = rabbit.inspect(queue)
     assert set(seen.harm) == {"drain"}
     assert seen.changes["copy"] == "nothing"
     assert not any("drops its oldest" in warning for warning in seen.warnings)

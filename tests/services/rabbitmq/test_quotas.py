@@ -35,9 +35,7 @@ class Limited:
 
 @pytest.fixture
 def limited(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> Limited:
-    queue = rabbit.queue()
-    rabbit.publish(queue, [b"x"])
-    rabbit.wait_for(queue, 1)
+    queue = rabbit.holding([b"x"])
     monkeypatch.setenv(_SECRET, "secret")
     broker = rabbit.by_user("limited", "secret", password_env=_SECRET, management_url=None)
     return Limited(rabbit, queue, broker)

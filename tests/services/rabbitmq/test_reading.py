@@ -17,8 +17,6 @@ from support.wire_builders import drain_and_end
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -37,11 +35,11 @@ class TestRabbitMQ(ReadingContract):
             rabbit.wait_for(queue, rabbit.depth(queue))
             return bodies
 
-        return Place(RabbitConnector(rabbit.broker()), request(queue).source, fill)
+        return Place(rabbit.connector(), request(queue).source, fill)
 
 
 def drain(rabbit: Rabbit, queue: str, **changes: Any) -> list[Record]:
-    place = Place(RabbitConnector(rabbit.broker()), request(queue).source, lambda _n: [])
+    place = Place(rabbit.connector(), request(queue).source, lambda _n: [])
     return drained(place, batch_rows=10_000, **changes)
 
 
@@ -59,7 +57,7 @@ def counts(headers: Any) -> tuple[int, int]:
 def test_a_drain_takes_the_snapshot_and_leaves_late_letters_untouched(rabbit: Rabbit, kind: str) -> None:
     queue = rabbit.queue(kind)
     rabbit.fill(queue, 3000)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=500))
+    reading = rabbit.read(queue, batch_rows=500)
     bodies: list[bytes] = []
     for batch in reading.batches():
         if batch.records and not bodies:
@@ -80,7 +78,7 @@ def test_a_drain_takes_the_snapshot_and_leaves_late_letters_untouched(rabbit: Ra
 def test_a_drain_that_ends_early_gives_the_rest_back_once_and_uncounted(rabbit: Rabbit, kind: str) -> None:
     queue = rabbit.queue(kind)
     rabbit.fill(queue, 500)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=20))
+    reading = rabbit.read(queue, batch_rows=20)
     scan = reading.batches()
     taken = first_letters(scan).position
     reading.acknowledge(taken)
@@ -113,7 +111,7 @@ def test_letters_that_a_gone_consumer_held_are_waited_for(rabbit: Rabbit) -> Non
 def test_a_copy_over_many_windows_gives_all_back_in_order(rabbit: Rabbit, kind: str) -> None:
     queue = rabbit.queue(kind)
     rabbit.fill(queue, 20_000, b"%d")
-    assert len(letters(RabbitConnector(rabbit.broker()).read(request(queue, "copy", force=True)))) == 20_000
+    assert len(letters(rabbit.read(queue, "copy", force=True))) == 20_000
     assert [body for _, _, body in left_in(rabbit, queue, 20_000)] == [b"%d" % i for i in range(20_000)]
 
 
@@ -131,24 +129,12 @@ def test_a_dead_letter_says_where_it_came_from(rabbit: Rabbit) -> None:
     assert letter.broker_version == ".".join(map(str, rabbit.version))
 
 
-@each_kind
-def test_a_copy_is_refused_where_looking_can_kill(rabbit: Rabbit, kind: str) -> None:
-    queue = rabbit.queue(kind, **({"x_delivery_limit": 3} if kind == "quorum" else {}))
-    for management in (rabbit.broker().management_url, None):
-        connector = RabbitConnector(rabbit.broker(management_url=management))
-        if kind == "classic":
-            connector.read(request(queue, "copy")).close()
-            continue
-        with pytest.raises(HarmRefused, match="--mode drain, or insist with --force"):
-            connector.read(request(queue, "copy"))
-
-
 @on_private_nodes
 def test_a_copy_of_a_quorum_queue_without_limit_says_that_it_reorders(rabbit: Rabbit) -> None:
     unlimited = {"x_delivery_limit": -1} if rabbit.version >= (4,) else {}
     queue = rabbit.queue("quorum", **unlimited)
     rabbit.wait_for_statistics(queue)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy"))
+    reading = rabbit.read(queue, "copy")
     reading.close()
     assert ("back of the queue" in reading.notes[0]) == (rabbit.version < (4, 3))
 
@@ -156,7 +142,7 @@ def test_a_copy_of_a_quorum_queue_without_limit_says_that_it_reorders(rabbit: Ra
 def test_other_consumers_end_the_reading_incomplete(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     rabbit.fill(queue, 300)
-    connector = RabbitConnector(rabbit.broker())
+    connector = rabbit.connector()
     reading = connector.read(request(queue))
     assert len(rabbit.take(queue, 100)) == 100
     started = time.monotonic()
@@ -170,7 +156,7 @@ def test_other_consumers_end_the_reading_incomplete(rabbit: Rabbit) -> None:
 def test_a_careful_reading_asks_for_one_letter_at_a_time(rabbit: Rabbit) -> None:
     queue = rabbit.queue("quorum")
     rabbit.fill(queue, 5)
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, careful=True))
+    reading = rabbit.read(queue, careful=True)
     for batch in reading.batches():
         assert len(batch.records) <= 1
         assert not batch.records or rabbit.depth(queue) >= 5 - batch.position
@@ -183,7 +169,7 @@ def test_a_slow_writer_stops_the_broker_and_not_the_memory(rabbit: Rabbit) -> No
     queue = rabbit.queue()
     for _ in range(8):
         rabbit.publish(queue, [b"x" * (8 * 2**20)])
-    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    reading = rabbit.read(queue)
     seen = 0
     for batch in reading.batches():
         assert sum(record.body_size for record in batch.records) <= 24 * 2**20
@@ -210,7 +196,7 @@ def test_drains_of_a_full_disk_cost_letters_no_delivery(
 ) -> None:
     queue, store = rabbit.queue("quorum", x_delivery_limit=2), LocalStore(str(tmp_path))
     rabbit.fill(queue, 200)
-    connector = RabbitConnector(rabbit.broker())
+    connector = rabbit.connector()
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -245,7 +231,7 @@ def _delete_host(rabbit: Rabbit, _queue: str) -> None:
 def test_letters_of_a_queue_that_is_deleted_in_mid_drain_are_gone(
     rabbit: Rabbit, tmp_path: Path, kind: str, end: Callable[[Rabbit, str], None]
 ) -> None:
-    queue, connector = rabbit.queue(kind), RabbitConnector(rabbit.broker())
+    queue, connector = rabbit.queue(kind), rabbit.connector()
     rabbit.fill(queue, 9_000)
     done = drain_and_end(connector, request(queue).source, tmp_path, lambda: end(rabbit, queue))
     rabbit.node.api("PUT", "vhosts", rabbit.vhost)
@@ -258,7 +244,7 @@ def test_letters_of_a_queue_that_is_deleted_in_mid_drain_are_gone(
 def test_letters_of_a_queue_that_is_made_again_and_filled_are_not_taken_for_those_before(
     rabbit: Rabbit, tmp_path: Path, kind: str
 ) -> None:
-    queue, connector = rabbit.queue(kind), RabbitConnector(rabbit.broker())
+    queue, connector = rabbit.queue(kind), rabbit.connector()
     rabbit.fill(queue, 9_000)
 
     def fill_anew() -> None:
@@ -277,7 +263,7 @@ def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
     first, second = sorted(rabbit.queue() for _ in range(2))
     rabbit.fill(first, 9_000)
     rabbit.fill(second, 10)
-    connector, source = RabbitConnector(rabbit.broker()), request("dlq-test-*").source
+    connector, source = rabbit.connector(), request("dlq-test-*").source
     done = drain_and_end(connector, source, tmp_path, lambda: _delete(rabbit, first))
     assert (done.partial, done.snapshot, done.left) == (True, 9_010, 0)
     assert done.gone == 9_010 - done.captured - done.recaptured > 0
@@ -288,7 +274,7 @@ def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
 def test_letters_near_their_delivery_limit_are_taken_one_at_a_time(rabbit: Rabbit, tmp_path: Path) -> None:
     queue = rabbit.queue("quorum", x_delivery_limit=3)
     rabbit.fill(queue, 20)
-    connector = RabbitConnector(rabbit.broker())
+    connector = rabbit.connector()
     for _ in range(2):  # each failure gives all of them back
         reading = connector.read(request(queue))
         assert sum(len(batch.records) for batch in islice(reading.batches(), 20)) > 0

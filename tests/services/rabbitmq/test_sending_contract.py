@@ -13,7 +13,6 @@ from support.brokers.rabbitmq.letters import (
 from support.sending_contract import SendingContract, SendingPlace
 
 from dlq.connectors.base import Target
-from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.rabbitmq
@@ -42,7 +41,7 @@ class TestRabbitMQ(SendingContract):
         elif kind == "quorum" and rabbit.version < (4,):
             cannot["find"] = "before version 4 a quorum queue may lack what its witness holds"
         return SendingPlace(
-            RabbitConnector(rabbit.broker()),
+            rabbit.connector(),
             to_queue(queue),
             lambda number: record(b"letter %d" % number),
             arrived,

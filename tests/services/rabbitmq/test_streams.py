@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 from support.brokers.rabbitmq.amqp10 import send_some
-from support.brokers.rabbitmq.fixtures import (
-    Rabbit,
-    on_private_nodes,
-    on_rabbitmq_3,
-    on_rabbitmq_4,
-    request,
-)
+from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_3, on_rabbitmq_4, request
 from support.connector_contract import first_letters
 
 from dlq.archive.store import LocalStore
@@ -27,7 +21,7 @@ pytestmark = pytest.mark.rabbitmq
 
 def batches(rabbit: Rabbit, queue: str, **changes: Any) -> tuple[list[bytes], Any, list[Any]]:
     """What a copy gives: bodies, the reading, and its batches."""
-    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy", **changes))
+    reading = rabbit.read(queue, "copy", **changes)
     found = list(reading.batches())
     reading.close()
     return [record.body for batch in found for record in batch.records], reading, found
@@ -46,10 +40,10 @@ def test_a_stream_is_copied_to_its_end_and_then_from_there(rabbit: Rabbit) -> No
     bodies, reading, found = batches(rabbit, queue)
     assert bodies == [b"letter %d" % n for n in range(2500)]
     assert (reading.complete, found[-1].checkpoint[queue]) == (True, 2500)
-    rabbit.fill(queue, 3)
+    rabbit.publish(queue, [b"a", b"b"])  # to count a stream takes 5 s
     bodies, reading, _ = batches(rabbit, queue, resume={queue: 2500})
-    assert (bodies, reading.complete) == ([b"letter 0", b"letter 1", b"letter 2"], True)
-    assert batches(rabbit, queue, resume={queue: 2503})[0] == []
+    assert (bodies, reading.complete) == ([b"a", b"b"], True)
+    assert batches(rabbit, queue, resume={queue: 2502})[0] == []
     bodies, reading, found = batches(rabbit, queue, limit=20, batch_rows=100)
     assert (len(bodies), reading.complete, found[-1].checkpoint[queue]) == (20, False, 20)
 
@@ -71,13 +65,13 @@ def test_what_retention_took_is_a_gap(rabbit: Rabbit) -> None:
 @on_private_nodes
 def test_a_stream_that_was_made_anew_is_read_anew(rabbit: Rabbit) -> None:
     queue = rabbit.queue("stream")
-    rabbit.fill(queue, 3)
+    rabbit.publish(queue, [b"x"] * 3)
     bodies, reading, found = batches(rabbit, queue, resume={queue: 5})
     assert (len(bodies), reading.complete) == (3, False)
     assert any("is not the stream that the last copy read" in note for note in reading.notes)
     assert gaps(found) == [Gap(queue, 5, None, queue)]
     reached = {queue: 5, **found[-1].checkpoint}
-    rabbit.fill(queue, 4)
+    rabbit.publish(queue, [b"x"] * 4)
     bodies, reading, _ = batches(rabbit, queue, resume=reached)
     assert (len(bodies), reading.complete) == (4, True)  # although it goes past where the other ended
 
@@ -140,7 +134,7 @@ def test_a_copy_goes_on_behind_letters_that_only_amqp_1_0_carries(rabbit: Rabbit
     store, source = LocalStore(str(tmp_path)), Source("log", "shop", queue=stream)
 
     def pulled() -> tuple[int, int, bool, object]:
-        result = pull(store, RabbitConnector(rabbit.broker()), source, PullOptions("copy"))
+        result = pull(store, rabbit.connector(), source, PullOptions("copy"))
         return result.captured, result.recaptured, result.partial, result.error
 
     of_both_kinds(rabbit, stream, "..x.xx..")

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from support.brokers.rabbitmq.fixtures import (
 from support.brokers.rabbitmq.letters import (
     letter,
     new_plan,
-    outcomes,
     publish,
     replay_ids,
     sent,
@@ -37,6 +35,7 @@ from support.brokers.rabbitmq.letters import (
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
+from support.rows import each_row
 from support.sending_contract import proven
 from support.waiting import eventually
 
@@ -46,7 +45,7 @@ from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.prove.witness import _seen, count_arrivals, exchange_of, queue_of
 from dlq.core import patience
 from dlq.core.clock import now
-from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
+from dlq.core.errors import AccessDenied, NotFound
 from dlq.core.settings import Broker
 
 pytestmark = pytest.mark.rabbitmq
@@ -149,44 +148,6 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
     assert found == {one.number: "sent" if f"id-{one.number}" in arrived else "not_sent" for one in asked}
 
 
-@on_private_nodes
-def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothing(rabbit: Rabbit) -> None:
-    queues, plan, since = [rabbit.queue(kind) for kind in KINDS], new_plan(), now()
-    time.sleep(A_QUEUE_IS_DURABLE_AFTER)
-
-    def letters() -> Iterator[Outgoing]:
-        for number in count():
-            if number == 1000:
-                rabbit.node.kill()
-            yield letter(number, to_queue(queues[number % 2]))
-
-    answers, error = sent(rabbit.broker(), letters(), plan=plan, witness=True)
-    rabbit.node.start()
-    after = Rabbit(rabbit.url, rabbit.vhost, rabbit.node, rabbit.connect())
-    assert isinstance(error, ConnectionLost)
-    told = Counter(outcomes(answers).values())
-    assert told.keys() == {"confirmed", "in_doubt"}
-    assert told["in_doubt"] <= 100
-    those = lambda wanted: [n for n, outcome in outcomes(answers).items() if outcome == wanted]  # noqa: E731
-    confirmed = {f"id-{number}" for number in those("confirmed")}
-    eventually(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
-    assert confirmed <= {found for queue in queues for found in replay_ids(after, queue)}
-    doubtful = [letter(number, to_queue(queues[0])) for number in those("in_doubt")]
-    found = RabbitConnector(rabbit.broker()).find(Search(plan, doubtful, since)).shown
-    assert found == {given.number: "unknown" for given in doubtful}
-    after.channel.connection.close()
-
-
-@on_private_nodes
-def test_a_witness_proves_nothing_where_nothing_tells_of_its_node(rabbit: Rabbit) -> None:
-    queue, plan = rabbit.queue(), new_plan()
-    letters = [letter(1, to_queue(queue)), letter(2, to_queue("nowhere"))]
-    answers = publish(rabbit.broker(), letters, plan=plan, witness=True)
-    assert outcomes(answers) == {1: "confirmed", 2: "returned"}
-    without = rabbit.broker(management_url=None)
-    assert RabbitConnector(without).find(Search(plan, letters, now())).shown == {1: "unknown", 2: "unknown"}
-
-
 @dataclass
 class Witnessed:
     """A plan of which two letters of four were sent, and what is shown of all."""
@@ -219,10 +180,9 @@ def take_one(rabbit: Rabbit, witness: str) -> None:
 
 
 def lack_room(rabbit: Rabbit, witness: str) -> None:
-    policy = {"pattern": "^dlq[.]witness", "definition": {"max-length": 1}, "apply-to": "queues"}
-    rabbit.node.api("PUT", "policies", rabbit.vhost, "short", **policy)
+    rabbit.set_policy("^dlq[.]witness", {"max-length": 1})
     eventually(lambda: rabbit.depth(witness) == 1)
-    rabbit.node.api("DELETE", "policies", rabbit.vhost, "short")
+    rabbit.node.api("DELETE", "policies", rabbit.vhost, "^dlq[.]witness")
 
 
 def delete(rabbit: Rabbit, witness: str) -> None:
@@ -319,9 +279,9 @@ def test_a_witness_that_the_user_may_not_delete_is_told_of(
         RabbitConnector(sender).forget(SendRequest(plan, witness=True))
     assert rabbit.depth(queue_of(plan)) == 2, "an anchor and a letter"
     for _ in range(2):  # the second time nothing is there, which is no error
-        RabbitConnector(rabbit.broker()).forget(SendRequest(plan, witness=True))
+        rabbit.connector().forget(SendRequest(plan, witness=True))
     with pytest.raises(NotFound):
-        RabbitConnector(rabbit.broker()).read(request(queue_of(plan)))
+        rabbit.read(queue_of(plan))
 
 
 def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Rabbit) -> None:
@@ -330,17 +290,14 @@ def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Ra
 
 
 @on_private_nodes
-@pytest.mark.parametrize(("configure", "write", "read", "lacks"), [
-    (".*", ".*", ".*", []),
-    ("^$", ".*", ".*", ["configure exchanges dlq.replay.*", "configure queues dlq.witness.*"]),
-    (".*", "^dlq.witness.*", ".*", ["write to dlq.replay.*"]),
-    (".*", "^dlq.replay.*", ".*", ["bind dlq.witness.*"]),
-    (".*", ".*", "^dlq.replay.*", ["read dlq.witness.*"]),
+@each_row(("rights", "lacks"), [
+    (".* .* .*", []),
+    ("^$ .* .*", ["configure exchanges dlq.replay.*", "configure queues dlq.witness.*"]),
+    (".* ^dlq.witness.* .*", ["write to dlq.replay.*"]),
+    (".* ^dlq.replay.* .*", ["bind dlq.witness.*"]),
+    (".* .* ^dlq.replay.*", ["read dlq.witness.*"]),
 ])  # fmt: skip
-def test_auto_leaves_a_witness_where_the_user_may(
-    rabbit: Rabbit, configure: str, write: str, read: str, lacks: list[str]
-) -> None:
-    rights = f"{configure} {write} {read}"
+def test_auto_leaves_a_witness_where_the_user_may(rabbit: Rabbit, rights: str, lacks: list[str]) -> None:
     broker = rabbit.by_user("sender", tags="monitoring", rights=rights, witness="auto")
     connector, queue = RabbitConnector(broker), rabbit.queue()
     rabbit.wait_for_statistics(queue)
@@ -358,7 +315,7 @@ def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Ra
         return RabbitConnector(rabbit.by_user("asker", tags=tags, witness=True))
 
     queue = rabbit.queue()
-    seeing, blind = asked_by("monitoring"), RabbitConnector(rabbit.broker(management_url=None, witness=True))
+    seeing, blind = asked_by("monitoring"), rabbit.connector(management_url=None, witness=True)
     rabbit.wait_for_statistics(queue)
     assert seeing.check_witness() == []
     assert "without management_url nothing shows whether a node restarted" in blind.check_witness()[0]
@@ -380,30 +337,25 @@ AT = datetime(2026, 11, 2, 3, 12, 9, tzinfo=UTC)
 TRACE = "java.lang.NullPointerException: boom\n\tat shop.Billing.charge(Billing.java:3)"
 
 
-def fill(rabbit: Rabbit, queue: str, died_at: datetime) -> None:
-    """Letters whose death the broker tells in whole seconds."""
-    death = {
-        "queue": "orders", "reason": "rejected", "exchange": "", "routing-keys": ["orders"], "count": 1,
-        "time": died_at,
-    }  # fmt: skip
-    headers = {"x-death": [death], "x-exception-message": "boom", "x-exception-stacktrace": TRACE}
-    for number in NUMBERS:
-        rabbit.publish(queue, [b"order %d" % number], message_id=f"m{number}", headers=headers)
-    rabbit.wait_for(queue, len(NUMBERS))
-
-
 def test_a_message_that_was_sent_goes_once_whichever_of_its_letters_died_first(
     rabbit: Rabbit, tmp_path: Path
 ) -> None:
+    """The broker tells of a death in whole seconds."""
     dead, work, broker = rabbit.queue(), rabbit.queue(), rabbit.broker()
-    (tmp_path / "dlq.toml").write_text(
-        f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{broker.password_env}"\n'
-        f'[sources.orders]\nbroker = "shop"\nqueue = "{dead}"\nmode = "drain"\n'
-    )
+    connection = f'kind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{broker.password_env}"'
+    wire_builders.configure(tmp_path, connection, f'queue = "{dead}"\nmode = "drain"')
     dlq = partial(wire_builders.dlq, tmp_path)
 
     def planned(died_at: datetime) -> Any:
-        fill(rabbit, dead, died_at)
+        told = {"queue": "orders", "reason": "rejected", "exchange": "", "routing-keys": ["orders"]}
+        headers = {
+            "x-death": [{**told, "count": 1, "time": died_at}],
+            "x-exception-message": "boom",
+            "x-exception-stacktrace": TRACE,
+        }
+        for number in NUMBERS:
+            rabbit.publish(dead, [b"order %d" % number], message_id=f"m{number}", headers=headers)
+        rabbit.wait_for(dead, len(NUMBERS))
         assert dlq("pull")["sources"][0]["captured"] == len(NUMBERS)
         return dlq("replay", "plan", "--fixed", "--to", f"queue:{work}")
 

@@ -6,7 +6,7 @@ that stop, starve or configure the node start a private one all the same.
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -22,10 +22,11 @@ from support.brokers.rabbitmq import install as rabbitmq4_install
 from support.brokers.rabbitmq.broker import PACKAGED, Node
 from support.waiting import PATIENCE, eventually
 
-from dlq.connectors.base import Mode, ReadRequest
+from dlq.connectors.base import Inspection, Mode, ReadRequest
 from dlq.connectors.rabbitmq.amqp091.codec.frames import encode_method
 from dlq.connectors.rabbitmq.amqp091.link.duplex import DuplexLink
 from dlq.connectors.rabbitmq.link import parameters
+from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
@@ -117,16 +118,43 @@ class Rabbit:
     ) -> RabbitBroker:
         """The same as a user who may configure, write and read what the three patterns say."""
         self.node.api("PUT", "users", name, password=password, tags=tags)
-        may = dict(zip(("configure", "write", "read"), rights.split(), strict=True))
-        self.node.api("PUT", "permissions", self.vhost, name, **may)
+        self.allow(name, rights)
         url = urlsplit(self.url)
         return self.broker(url=f"amqp://{name}@{url.hostname}:{url.port or 5672}{url.path}", **changes)
+
+    def allow(self, user: str = "guest", rights: str = ".* .* .*") -> None:
+        """What a user may configure, write and read: three patterns."""
+        may = dict(zip(("configure", "write", "read"), rights.split(), strict=True))
+        self.node.api("PUT", "permissions", self.vhost, user, **may)
+
+    def allow_topic(self, exchange: str, write: str, user: str = "guest") -> None:
+        """To which keys of a topic exchange a user may write."""
+        rights = {"exchange": exchange, "write": write, "read": ".*"}
+        self.node.api("PUT", "topic-permissions", self.vhost, user, **rights)
+
+    def set_policy(self, pattern: str, definition: Mapping[str, Any], of: str = "queues") -> None:
+        """Called by its pattern."""
+        told = {"pattern": pattern, "definition": definition, "apply-to": of}
+        self.node.api("PUT", "policies", self.vhost, pattern, **told)
 
     def by_tls(self, **changes: Any) -> RabbitBroker:
         """The same by TLS."""
         url = urlsplit(self.url)
         address = f"amqps://{url.username}@127.0.0.1:{self.node.tls_port}{url.path}"
         return self.broker(**{"url": address, "ca_file": self.node.ca_file, **changes})
+
+    def connector(self, **changes: Any) -> RabbitConnector:
+        """Of this broker."""
+        return RabbitConnector(self.broker(**changes))
+
+    def read(self, queue: str, mode: Mode = "drain", **changes: Any) -> Any:
+        """A reading of a queue."""
+        return self.connector().read(request(queue, mode, **changes))
+
+    def inspect(self, queue: str, managed: bool = True) -> Inspection:
+        """What doctor says of a queue, with the management API or without."""
+        connector = self.connector() if managed else self.connector(management_url=None)
+        return connector.inspect(request(queue).source)
 
     def connect(self) -> Any:
         """A new confirming channel on a connection of its own."""
@@ -139,7 +167,14 @@ class Rabbit:
         self.channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind, **table})
         return name
 
-    def publish(self, queue: str, bodies: list[bytes], **properties: Any) -> None:
+    def holding(self, bodies: Sequence[bytes], kind: str = "classic", **arguments: Any) -> str:
+        """Declare such a queue with these letters in it."""
+        queue = self.queue(kind, **arguments)
+        self.publish(queue, bodies)
+        self.wait_for(queue, len(bodies))
+        return queue
+
+    def publish(self, queue: str, bodies: Sequence[bytes], **properties: Any) -> None:
         """Publish persistent messages, each confirmed."""
         wanted = pika.BasicProperties(**{"delivery_mode": 2, **properties})
         for body in bodies:
@@ -250,7 +285,7 @@ def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
         vhost = f"test {next(_numbers):05}/ü"
         url = rabbit_node.url_of(vhost)
         rabbit_node.api("PUT", "vhosts", vhost)
-        rabbit_node.api("PUT", "permissions", vhost, "guest", configure=".*", write=".*", read=".*")
+        Rabbit(url, vhost, rabbit_node, None).allow()
     rabbit = Rabbit(url, vhost, rabbit_node, channel_at(url))
     yield rabbit
     with suppress(AMQPError):  # a test may have killed the node
