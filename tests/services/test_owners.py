@@ -7,25 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support import teams
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC
 from support.brokers.activemq.fixtures import Place
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rabbitmq.fixtures import Rabbit
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
-from support.teams import (
-    Consumer,
-    Delivery,
-    Team,
-    activemq_team,
-    artemis_team,
-    kafka_team,
-    rabbitmq_team,
-    rocketmq_team,
-)
+from support.teams import Consumer, Delivery, Team
 from support.waiting import eventually
 
 from dlq.archive.user_sql import run
@@ -79,15 +72,15 @@ class Billing(Consumer):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of consumer and plan: it stands at the moment that is put in."""
+def keep_the_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Team], None]:
     stopped: list[int] = []
     monkeypatch.setattr("dlq.replay.plan.now", lambda: stopped[0])
-    return stopped
+    monkeypatch.chdir(tmp_path)
+    return partial(kept, folder=tmp_path, clock=stopped)
 
 
-def keep_the_word(team: Team, folder: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def kept(team: Team, folder: Path, clock: list[int]) -> None:
+    """The clock of consumer and plan stands at the moment that is put in."""
     (folder / "dlq.toml").write_text(f"{team.broker}{CONSUMER}")
     workspace = open_workspace(Context().settings, Notes())
     billing = Billing(team, lambda: clock[0] if clock else now())
@@ -144,28 +137,28 @@ def replay_without_it(workspace: Workspace, billing: Billing) -> None:
 
 
 @pytest.mark.parametrize("rabbit_node", ["4"], indirect=True)
-def test_rabbitmq(rabbit: Rabbit, tmp_path: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_the_word(rabbitmq_team(rabbit), tmp_path, clock, monkeypatch)
+def test_rabbitmq(rabbit: Rabbit, keep_the_word: Callable[[Team], None]) -> None:
+    keep_the_word(teams.rabbitmq_team(rabbit))
 
 
 @pytest.mark.activemq
 @pytest.mark.parametrize("stomp_broker", [CLASSIC[-1]], indirect=True)
-def test_classic(stomp: Place, tmp_path: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_the_word(activemq_team(stomp), tmp_path, clock, monkeypatch)
+def test_classic(stomp: Place, keep_the_word: Callable[[Team], None]) -> None:
+    keep_the_word(teams.activemq_team(stomp))
 
 
 @pytest.mark.activemq
 @pytest.mark.parametrize("stomp_broker", [ARTEMIS], indirect=True)
-def test_artemis(stomp: Place, tmp_path: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_the_word(artemis_team(stomp), tmp_path, clock, monkeypatch)
+def test_artemis(stomp: Place, keep_the_word: Callable[[Team], None]) -> None:
+    keep_the_word(teams.artemis_team(stomp))
 
 
 @pytest.mark.rocketmq
 @pytest.mark.parametrize("rocket_server", ROCKETMQ[:1], indirect=True)
-def test_rocketmq(rocket: Rocket, tmp_path: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_the_word(rocketmq_team(rocket), tmp_path, clock, monkeypatch)
+def test_rocketmq(rocket: Rocket, keep_the_word: Callable[[Team], None]) -> None:
+    keep_the_word(teams.rocketmq_team(rocket))
 
 
 @pytest.mark.kafka
-def test_kafka(kafka: KafkaPlace, tmp_path: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_the_word(kafka_team(kafka), tmp_path, clock, monkeypatch)
+def test_kafka(kafka: KafkaPlace, keep_the_word: Callable[[Team], None]) -> None:
+    keep_the_word(teams.kafka_team(kafka))

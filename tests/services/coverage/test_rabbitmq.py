@@ -36,10 +36,14 @@ FIRST = "c0-"
 OWN = ("arguments", "policy")
 ANYBODY = (*OWN, "operator")
 FILLER = b"filler"
-_HELD = """[binary_to_list(element(4, amqqueue:get_name(Q))) || Q <- rabbit_amqqueue:list(),
-    amqqueue:get_type(Q) == rabbit_quorum_queue,
-    {ok, {_, #{num_discarded := M, num_discard_checked_out := N}}, _}
-        <- [ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:overview/1)], M + N > 0]"""
+_QUEUES = """[{binary_to_list(element(4, amqqueue:get_name(Q))),
+    case amqqueue:get_type(Q) of
+        rabbit_quorum_queue ->
+            {ok, {_, #{num_ready_messages := R, num_discarded := D, num_discard_checked_out := C}}, _} =
+                ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:overview/1),
+            {R, D + C};
+        _ -> {element(2, hd(rabbit_amqqueue:info(Q, [messages_ready]))), 0}
+    end} || Q <- rabbit_amqqueue:list()]"""
 """Asked of the node itself: its statistics of a quorum queue come every five seconds."""
 _ids = count(1)
 
@@ -194,7 +198,6 @@ class Lab:
 
     def fill(self) -> None:
         for name, queue in self.queues.items():
-            self.channel.queue_purge(name)
             for _ in range(queue.fillers):
                 self.channel.basic_publish("", name, FILLER)
 
@@ -206,6 +209,9 @@ class Lab:
             if held & {name.format(copy) for name in topology.queues}:
                 self._declare(copy, topology)
         self.feed(held)
+        for name, (ready, _) in self.look().items():
+            if ready:
+                self.channel.queue_purge(name)
         self.fill()
 
     def predict(self) -> list[Fate]:
@@ -292,23 +298,21 @@ class Lab:
 
     # What became of them
 
-    def settle(self) -> set[str]:
-        """Wait until nothing moves any more; returns in which queues something waits until it has arrived
-        elsewhere."""
+    def look(self) -> dict[str, tuple[int, int]]:
+        """How many messages a queue has, and how many wait in it until they have arrived elsewhere."""
+        told = re.findall(r'{"(.+?)",\s*{(\d+),\s*(\d+)}}', self.rabbit.node.evaluate(_QUEUES))
+        return {name: (int(ready), int(held)) for name, ready, held in told if name in self.queues}
 
-        def look() -> tuple[list[int], set[str]]:
-            held = re.findall(r'"(.+?)"', self.rabbit.node.evaluate(_HELD))
-            return [*map(self.rabbit.depth, self.queues)], {*held}
-
-        return settled(lambda: settled(look, 0.5), 0.5)[1]
-
-    def take_all(self) -> dict[bytes, list[str]]:
-        """Body -> queues that hold it, fillers with their number."""
+    def take_all(self) -> tuple[dict[bytes, list[str]], set[str]]:
+        """Once nothing moves any more: body -> queues that have it, fillers with their number; and the queues
+        in which something waits."""
+        there = settled(lambda: settled(self.look, 0.5), 0.5)
+        assert there.keys() == self.queues.keys()
         found: dict[bytes, list[str]] = {}
-        for name in self.queues:
+        for name in (name for name, (ready, _) in there.items() if ready):
             while (got := self.channel.basic_get(name, auto_ack=True))[0] is not None:
                 found.setdefault(got[2], []).append(name)
-        return found
+        return found, {name for name, (_, held) in there.items() if held}
 
 
 @dataclass
@@ -380,8 +384,7 @@ def run(rabbit: Rabbit, seed: int, number: int) -> None:
         lab.refill(held)
         for case in now:
             lab.kill(case)
-        held = lab.settle()
-        found = lab.take_all()
+        found, held = lab.take_all()
         done += [_outcome(case, found, held) for case in now]
     compare(fates, done)
 

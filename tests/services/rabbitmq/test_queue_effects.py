@@ -304,8 +304,10 @@ def test_a_consumer_of_a_higher_priority_is_served_first(rabbit: Rabbit, kind: s
     assert len(letters(rabbit.read(queue))) == 5
 
 
-@pytest.mark.parametrize("end", [copy, crash])
-@pytest.mark.parametrize("arguments", [{"x_max_priority": 5}, {"x_queue_mode": "lazy"}])
+@each_row(("arguments", "end"), [
+    ({"x_max_priority": 5}, copy), ({"x_max_priority": 5}, crash), ({"x_queue_mode": "lazy"}, copy),
+    ({"x_queue_mode": "lazy"}, crash),
+])  # fmt: skip
 def test_priorities_and_lazy_queues_keep_their_order(
     rabbit: Rabbit, arguments: dict[str, Any], end: Callable[..., int]
 ) -> None:

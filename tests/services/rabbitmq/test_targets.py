@@ -5,6 +5,7 @@ from proton import symbol
 from support.brokers.rabbitmq.amqp10 import captured, poison, send
 from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4
 from support.brokers.rabbitmq.letters import letter, new_plan, publish, record, to_queue
+from support.rows import each_row
 
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.send import exchange_to
@@ -17,10 +18,8 @@ KINDS = ["queue", "direct", "fanout", "topic", "headers", "default", "alternate"
 def target_of(rabbit: Rabbit, kind: str, queue: str) -> Target:
     """A target of that kind that leads to the queue."""
     channel, name = rabbit.channel, f"{kind}-{queue}"
-    if kind == "queue":
-        return to_queue(queue)
-    if kind == "default":
-        return Target("exchange", "", queue)
+    if kind in ("queue", "default"):
+        return to_queue(queue) if kind == "queue" else Target("exchange", "", queue)
     if kind == "alternate":
         channel.exchange_declare("taker", "fanout")
         channel.queue_bind(queue, "taker")
@@ -32,17 +31,13 @@ def target_of(rabbit: Rabbit, kind: str, queue: str) -> Target:
         channel.exchange_bind("inner", name, "order.#")
         channel.queue_bind(queue, "inner")
         return Target("exchange", name, "order.created.now")
-    channel.exchange_declare(name, kind)
-    key, table = {
-        "direct": ("k", None), "fanout": ("", None), "topic": ("order.*", None),
-        "headers": ("", {"x-match": "all", "region": "north"}),
+    bound, table, key = {
+        "direct": ("k", None, "k"), "fanout": ("", None, ""), "topic": ("order.*", None, "order.created"),
+        "headers": ("", {"x-match": "all", "region": "north"}, ""),
     }[kind]  # fmt: skip
-    channel.queue_bind(queue, name, key, table)
-    return Target("exchange", name, {"direct": "k", "topic": "order.created"}.get(kind, ""))
-
-
-def by_0_9_1(_rabbit: Rabbit) -> Record:
-    return record(b"letter", headers={"region": "north"})
+    channel.exchange_declare(name, kind)
+    channel.queue_bind(queue, name, bound, table)
+    return Target("exchange", name, key)
 
 
 def by_1_0(rabbit: Rabbit) -> Record:
@@ -61,13 +56,13 @@ def arrives(rabbit: Rabbit, kind: str, what: Record) -> None:
     assert [one.body for one in captured(rabbit.broker(), queue)] == [b"letter"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_letter_reaches_each_kind_of_target(rabbit: Rabbit, kind: str) -> None:
-    arrives(rabbit, kind, by_0_9_1(rabbit))
+    arrives(rabbit, kind, record(b"letter", headers={"region": "north"}))
 
 
 @on_rabbitmq_4
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_letter_of_amqp_1_0_reaches_each_kind_of_target(rabbit: Rabbit, kind: str) -> None:
     arrives(rabbit, kind, by_1_0(rabbit))
 
