@@ -75,11 +75,11 @@ def hearing(heard: bytearray) -> Behaviour:
     return behave
 
 
-def endless(beginning: bytes, piece: bytes) -> Behaviour:
-    """Hear a question, say the beginning, and then `piece` for ever."""
+def endless(beginning: bytes, piece: bytes, after: bytes = b"\r\n\r\n") -> Behaviour:
+    """Hear a question up to `after`, say the beginning, and then `piece` for ever."""
 
     def behave(peer: socket.socket) -> None:
-        _hear(peer, b"\r\n\r\n")
+        _hear(peer, after)
         peer.sendall(beginning)
         while True:
             peer.sendall(piece)
