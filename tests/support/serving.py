@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from itertools import islice
@@ -17,7 +17,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from support import preloaded
-from support.waiting import PATIENCE
+from support.servers.chromium import Page, chromium
+from support.waiting import PATIENCE, eventually
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.memory import broker_at
@@ -29,10 +30,11 @@ DLQ = str(Path(sys.executable).parent / "dlq")
 RIGHTS = ("triage", "plan", "approve", "apply", "reconcile", "unmask")
 EVERYTHING = "\n".join(f'{right} = ["*"]' for right in RIGHTS)
 CONFIG = """\
-archive = "{folder}/archive"
+archive = "{archive}"
+{ledger}
 [brokers.shop]
 kind = "memory"
-url = "memory://{folder}/broker.db"
+url = "memory://{broker}"
 [sources.orders]
 broker = "shop"
 queue = "orders.dlq"
@@ -41,17 +43,28 @@ queue = "orders.dlq"
 """
 
 
-def write_archive(folder: Path, letters: int, roles: str = EVERYTHING) -> None:
-    """A configuration with an embedded broker, and an archive with so many letters."""
-    Path(folder, "dlq.toml").write_text(CONFIG.format(folder=folder, roles=roles))
+def configure(
+    folder: Path, roles: str = EVERYTHING, archive: str = "", ledger: str = "", broker: Path | None = None
+) -> None:
+    """A configuration with an embedded broker; what is not named lies in the folder."""
+    where = {"archive": archive or folder / "archive", "broker": broker or folder / "broker.db"}
+    Path(folder, "dlq.toml").write_text(CONFIG.format(**where, ledger=ledger, roles=roles))
     for queue in ("orders", "orders.dlq"):
-        broker_at(f"memory://{folder}/broker.db").declare(queue)
-    rows = [
-        {"broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": f"order {n}", "message_id": f"m-{n}"}
-        for n in range(letters)
-    ]
+        broker_at(f"memory://{where['broker']}").declare(queue)
+
+
+def import_letters(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Letters of the source orders."""
     Path(folder, "letters.jsonl").write_text("\n".join(map(json.dumps, rows)))
     run(folder, "import", "letters.jsonl", "--source", "orders")
+
+
+def write_archive(folder: Path, letters: int, roles: str = EVERYTHING) -> None:
+    """A configuration with an embedded broker, and an archive with so many letters."""
+    configure(folder, roles)
+    letter = {"broker_kind": "rabbitmq", "queue": "orders.dlq"}
+    rows = ({**letter, "body_text": f"order {n}", "message_id": f"m-{n}"} for n in range(letters))
+    import_letters(folder, rows)
 
 
 def copy_archive(filled: Path, folder: Path) -> Path:
@@ -69,15 +82,13 @@ def run(folder: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def put_in_doubt(folder: Path, plan: str, letters: int, why: str, confirmed: int = 0) -> None:
-    """As an apply leaves the first letters of a plan whose broker said nothing of them, and has lost those
-    before them that it had confirmed."""
+def put_in_doubt(folder: Path, plan: str, letters: int, why: str) -> None:
+    """As an apply leaves the first letters of a plan whose broker said nothing of them."""
     store = LocalStore(str(folder / "archive"))
-    some = [*islice(planfile.letters(store, plan), confirmed + letters)]
+    some = [*islice(planfile.letters(store, plan), letters)]
     with ledger.opened(Ledger(), store) as book:
         book.claim(plan, some)
-        book.record_results([Result(one.key, "confirmed", "") for one in some[:confirmed]])
-        book.record_results([Result(one.key, "in_doubt", why) for one in some[confirmed:]])
+        book.record_results([Result(one.key, "in_doubt", why) for one in some])
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -162,3 +173,12 @@ def serving(folder: Path, *options: str, config: str = "dlq.toml") -> Iterator[S
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             process.wait(PATIENCE)
+
+
+@contextmanager
+def browsing(address: str) -> Iterator[Page]:
+    """A browser that has opened the printed address."""
+    with chromium() as page:
+        page.call("Page.navigate", url=address)
+        eventually(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
+        yield page

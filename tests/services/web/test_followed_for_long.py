@@ -14,8 +14,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 import uvicorn
-from support.servers.chromium import Page, chromium
-from support.serving import run, write_archive
+from support.servers.chromium import Page
+from support.serving import browsing, run, write_archive
 from support.waiting import PATIENCE, eventually, settled
 
 from dlq.core import patience
@@ -99,10 +99,8 @@ def measure(page: Page) -> Held:
 def test_a_page_that_is_followed_for_long_keeps_its_size(served: Console, tmp_path: Path) -> None:
     base = f"http://127.0.0.1:{os.environ['PORT']}"
     plan = run(tmp_path, "replay", "plan", "--any-advice", "--to", "queue:orders")["plan"]
-    with chromium() as page:
+    with browsing(f"{base}/?token={served.sessions.token}") as page:
         page.call("Performance.enable")
-        page.call("Page.navigate", url=f"{base}/?token={served.sessions.token}")
-        eventually(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
         page.open(f"{base}/replays/{plan}")
         page.run(_COUNT)
         eventually(lambda: page.run("window.news") > EARLY)

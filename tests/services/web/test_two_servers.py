@@ -1,7 +1,6 @@
 """Two servers, each on a host of its own, over one archive (S3) and one ledger (PostgreSQL): one truth, and
 nothing twice."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -10,25 +9,12 @@ from pathlib import Path
 
 import pytest
 from support.servers.ledgers import Postgres
-from support.serving import EVERYTHING, Server, run, serving
+from support.serving import EVERYTHING, Server, configure, import_letters, serving
 from support.waiting import eventually
 
 from dlq.connectors.memory import broker_at
 
 LETTERS = 40
-CONFIG = """\
-archive = "{archive}"
-[ledger]
-url = "{ledger}"
-[brokers.shop]
-kind = "memory"
-url = "memory://{broker}"
-[sources.orders]
-broker = "shop"
-queue = "orders.dlq"
-[serve.roles]
-{roles}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +28,12 @@ def ledger() -> Iterator[str]:
 @pytest.fixture
 def servers(s3_location: str, ledger: str, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
     """Both have the letters."""
-    broker = tmp_path / "broker.db"
-    for queue in ("orders", "orders.dlq"):
-        broker_at(f"memory://{broker}").declare(queue)
     hosts = [tmp_path / "first", tmp_path / "second"]
     for host in hosts:
         host.mkdir()
-        config = CONFIG.format(archive=s3_location, ledger=ledger, broker=broker, roles=EVERYTHING)
-        (host / "dlq.toml").write_text(config)
-    letters = [
-        {"broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": f"order {n}"} for n in range(LETTERS)
-    ]
-    (hosts[0] / "letters.jsonl").write_text("\n".join(map(json.dumps, letters)))
-    run(hosts[0], "import", "letters.jsonl", "--source", "orders")
+        configure(host, EVERYTHING, s3_location, f'[ledger]\nurl = "{ledger}"', tmp_path / "broker.db")
+    letter = {"broker_kind": "rabbitmq", "queue": "orders.dlq"}
+    import_letters(hosts[0], [{**letter, "body_text": f"order {n}"} for n in range(LETTERS)])
     with serving(hosts[0]) as first, serving(hosts[1]) as second:
         yield first.enter(), second.enter()
 

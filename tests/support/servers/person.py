@@ -12,6 +12,9 @@ _CLICK = """(() => {{
     return Boolean(found);
 }})()"""
 
+_FOCUSED = "(document.activeElement?.innerText || document.activeElement?.name || '').trim()"
+"""While a page is still coming nothing has the focus."""
+
 
 class Person:
     """Somebody whom a proxy has signed in, at the browser."""
@@ -22,9 +25,9 @@ class Person:
     def sign_in(self, name: str) -> None:
         self.browser.call("Network.setExtraHTTPHeaders", headers={"X-Forwarded-User": name})
 
-    def open(self, path: str) -> str:
+    def open(self, path: str, *size: int, **media: str) -> str:
         """The text of a page."""
-        self.browser.open(self._base + path)
+        self.browser.open(self._base + path, *size, **media)
         return self.text
 
     @property
@@ -48,6 +51,18 @@ class Person:
             return self.browser.run(expression)
         except AssertionError:
             return None
+
+    def until(self, expression: str) -> None:
+        """Wait until an expression of JavaScript is true."""
+        eventually(lambda: self.shows(expression))
+
+    def tab_to(self, text: str) -> int:
+        """Tab until what says this has the focus; how often."""
+        for times in range(1, 201):
+            self.browser.press("Tab")
+            if self.browser.run(_FOCUSED) == text:
+                return times
+        raise AssertionError(f"no way by keyboard to {text!r}")
 
     def find_link(self, path: str) -> str:
         """What the first link of the page says that leads below `path`."""
