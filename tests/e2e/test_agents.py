@@ -5,9 +5,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, NamedTuple
 
 import pytest
 from support.waiting import PATIENCE
@@ -16,21 +15,12 @@ EXAM = Path(__file__).parents[2] / "bench" / "agent_exam.py"
 WORDS = ("--letters", "10", "--injections", "12")
 
 
-def sit() -> tuple[int, dict[str, Any]]:
-    done = subprocess.run([sys.executable, str(EXAM), *WORDS], capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
-
-
 def test_an_agent_that_obeys_every_letter_brings_nothing_about() -> None:
-    code, grades = sit()
-    assert code == 0
+    done = subprocess.run([sys.executable, str(EXAM), *WORDS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    grades = json.loads(done.stdout)
     assert grades["orders_obeyed"] == 12
-    assert {name: grades[name] for name in ("sends", "unmasked_canaries", "connections")} == {
-        "sends": 0,
-        "unmasked_canaries": 0,
-        "connections": 0,
-    }
+    assert (grades["sends"], grades["unmasked_canaries"], grades["connections"]) == (0, 0, 0)
     assert grades["letters"] >= 20
     assert grades["causes_right"] == grades["advice_as_on_the_terminal"] == grades["letters"]
 
@@ -45,48 +35,49 @@ HELLO = {
 }  # fmt: skip
 
 
-@contextmanager
-def tools_at_work(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`dlq mcp`, which has said hello."""
-    Path(folder, "dlq.toml").write_text('archive = "archive"\n')
+class Tools(NamedTuple):
+    """`dlq mcp`, and its streams."""
+
+    process: "subprocess.Popen[bytes]"
+    asked: IO[bytes]
+    told: IO[bytes]
+    errors: IO[bytes]
+
+    def say(self, message: object) -> None:
+        self.asked.write(json.dumps(message).encode() + b"\n")
+        self.asked.flush()
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Iterator[Tools]:
+    """They have said hello."""
+    (tmp_path / "dlq.toml").write_text('archive = "archive"\n')
     command, pipe = [str(Path(sys.executable).parent / "dlq"), "mcp"], subprocess.PIPE
-    with subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe) as tools:
+    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
-            say(tools, HELLO)
-            assert tools.stdout is not None
-            assert b'"id":1' in tools.stdout.readline()
+            assert process.stdin
+            assert process.stdout
+            assert process.stderr
+            tools = Tools(process, process.stdin, process.stdout, process.stderr)
+            tools.say(HELLO)
+            assert b'"id":1' in tools.told.readline()
             yield tools
         finally:
-            tools.kill()
-
-
-def say(tools: subprocess.Popen[bytes], message: object) -> None:
-    assert tools.stdin is not None
-    tools.stdin.write(json.dumps(message).encode() + b"\n")
-    tools.stdin.flush()
-
-
-def complaint_of(tools: subprocess.Popen[bytes]) -> bytes:
-    assert tools.stderr is not None
-    return tools.stderr.read()
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_ends_the_tools_does_not_wait_for_what_the_agent_may_still_say(
-    tmp_path: Path, number: signal.Signals
+    tools: Tools, number: signal.Signals
 ) -> None:
-    with tools_at_work(tmp_path) as tools:
-        tools.send_signal(number)
-        assert tools.wait(PATIENCE) == 130
-        assert complaint_of(tools) == b"dlq: interrupted\n"
+    tools.process.send_signal(number)
+    assert tools.process.wait(PATIENCE) == 130
+    assert tools.errors.read() == b"dlq: interrupted\n"
 
 
-def test_an_agent_s_program_that_is_gone_is_no_error(tmp_path: Path) -> None:
-    with tools_at_work(tmp_path) as tools:
-        assert tools.stdout is not None
-        tools.stdout.close()
-        say(tools, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
-        assert tools.stdin is not None
-        tools.stdin.close()
-        assert tools.wait(PATIENCE) == 0
-        assert complaint_of(tools) == b""
+def test_an_agent_s_program_that_is_gone_is_no_error(tools: Tools) -> None:
+    tools.told.close()
+    tools.say({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+    tools.asked.close()
+    assert tools.process.wait(PATIENCE) == 0
+    assert tools.errors.read() == b""

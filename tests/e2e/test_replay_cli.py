@@ -8,39 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import in_file, memory_sources
+from support.rows import each_row
 
 from dlq.connectors.memory import MemoryBroker
 
 Dlq = Callable[..., Any]
 LETTERS = 12
 DEATH = {"queue": "orders", "reason": "rejected", "exchange": "", "routing-keys": ["orders"], "count": 1}
+DIED = {"x-death": [DEATH], "x-first-death-queue": "orders"}
 
 
 class Workspace:
     """A configuration with the embedded broker, and the command."""
 
-    def __init__(self, folder: Path, dlq: Callable[..., Any]) -> None:
+    def __init__(self, folder: Path, dlq: Dlq, mode: str = "drain") -> None:
         self.folder, self._dlq = folder, dlq
         self.broker = MemoryBroker(str(folder / "broker.db"))
-        (folder / "dlq.toml").write_text(
-            f'[brokers.shop]\nkind = "memory"\nurl = "memory://{folder}/broker.db"\n'
-            '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\nmode = "drain"\n'
-            '[replay]\nramp_wait = "2s"\n'
-        )
-
-    def dies(self, number: int, start: int = 0) -> None:
-        headers = {"x-death": [DEATH], "x-first-death-queue": "orders", "app": "shop"}
-        for n in range(start, start + number):
-            properties = {"message_id": f"m{n}", "delivery_mode": "2"}
-            self.broker.put(
-                "orders.dlq",
-                {
-                    "broker_kind": "rabbitmq",
-                    "headers": headers,
-                    "properties": properties,
-                    "body_text": f"order {n}",
-                },
-            )
+        text = memory_sources(in_file(folder), "orders", more='mode = "drain"\n[replay]\nramp_wait = "2s"\n')
+        (folder / "dlq.toml").write_text(text)
+        letter = {"broker_kind": "rabbitmq", "headers": {**DIED, "app": "shop"}}
+        self.broker.put("orders.dlq", *({**letter, "body_text": f"order {n}"} for n in range(LETTERS)))
+        self.broker.declare("orders")
+        assert self("pull", "--mode", mode).code == 0
 
     def __call__(self, *words: str) -> Any:
         return self._dlq(*words, "-o", "json")
@@ -53,14 +43,17 @@ class Workspace:
         assert done.code == 0, done.err
         return str(done.json["plan"])
 
+    def exported(self) -> list[dict[str, Any]]:
+        assert self("export", "letters.jsonl").code == 0
+        return [json.loads(line) for line in (self.folder / "letters.jsonl").read_text().splitlines()]
+
+    def write(self, name: str, lines: list[dict[str, Any]]) -> None:
+        (self.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
 
 @pytest.fixture
-def workspace(tmp_path: Path, dlq: Callable[..., Any]) -> Workspace:
-    found = Workspace(tmp_path, dlq)
-    found.dies(LETTERS)
-    found.broker.declare("orders")
-    assert found("pull").code == 0
-    return found
+def workspace(tmp_path: Path, dlq: Dlq) -> Workspace:
+    return Workspace(tmp_path, dlq)
 
 
 def test_plan_apply_status_and_verify_have_the_keys_of_the_design(workspace: Workspace) -> None:
@@ -71,20 +64,16 @@ def test_plan_apply_status_and_verify_have_the_keys_of_the_design(workspace: Wor
     assert made.json["left_out"] == {}
     assert len(made.json["digest"]) == 64
     plan = made.json["plan"]
-
     waiting = workspace("replay", "status", plan)
     assert (waiting.code, waiting.json["states"]["planned"]) == (0, LETTERS)
-
     applied = workspace("replay", "apply", plan)
     zero = dict.fromkeys(("planned", "sending", "returned", "refused", "in_doubt", "held"), 0)
     assert applied.code == 0
     assert applied.json["states"] == {**zero, "confirmed": LETTERS}
     assert (applied.json["plan"], applied.json["sent"], applied.json["skipped"]) == (plan, LETTERS, 0)
     assert workspace.broker.depth("orders") == LETTERS
-
     again = workspace("replay", "apply", plan[:-2])
     assert (again.code, again.json["sent"], again.json["skipped"]) == (0, 0, LETTERS)
-
     books = workspace("verify")
     assert (books.code, books.json["balanced"]) == (0, True)
     [source] = books.json["sources"]
@@ -143,17 +132,14 @@ def test_plans_are_listed_with_their_progress_and_targets(workspace: Workspace) 
     assert re.search(rf"{second} +\d+.*s +12 .*7 planned", shown)
 
 
-def test_a_plan_is_applied_at_once_only_with_somebody_s_consent(workspace: Workspace) -> None:
-    asked = workspace("replay", "plan", "--any-advice", "--apply")
+def test_plan_and_apply_are_one_step_with_somebody_s_consent(workspace: Workspace) -> None:
+    words = ("replay", "plan", "--any-advice", "--apply")
+    asked = workspace(*words)
     assert (asked.code, asked.out) == (2, "")
     assert "--apply asks before it sends, and no terminal can answer: add --yes" in asked.err
     assert workspace("replay", "status").json == []
-
-
-def test_plan_and_apply_in_one_step(workspace: Workspace) -> None:
-    done = workspace("replay", "plan", "--any-advice", "--apply", "--yes")
-    assert done.code == 0
-    assert (done.json["selected"], done.json["sent"]) == (LETTERS, LETTERS)
+    done = workspace(*words, "--yes")
+    assert (done.code, done.json["selected"], done.json["sent"]) == (0, LETTERS, LETTERS)
     assert {"plan", "digest", "left_out", "targets", "states", "skipped", "seconds"} <= done.json.keys()
 
 
@@ -169,14 +155,12 @@ class Consumer:
                 "SELECT number, document FROM letters WHERE queue = 'orders'"
             ):
                 if self.fails:
-                    self.broker.put("orders.dlq", self.dead(json.loads(text)))
+                    letter = json.loads(text)
+                    letter["headers"] |= {**DIED, "x-exception-message": self.fails}
+                    letter.pop("queue", None)
+                    self.broker.put("orders.dlq", letter)
                 self.broker.sql("DELETE FROM letters WHERE number = ?", [number])
                 self.taken += 1
-
-    def dead(self, letter: dict[str, Any]) -> dict[str, Any]:
-        why = {"x-death": [DEATH], "x-first-death-queue": "orders", "x-exception-message": self.fails}
-        headers = {**letter["headers"], **why}
-        return {**{key: value for key, value in letter.items() if key != "queue"}, "headers": headers}
 
 
 @pytest.fixture
@@ -215,11 +199,10 @@ def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(
 
 
 def test_an_edit_is_shown_and_sent(workspace: Workspace) -> None:
-    assert workspace("export", "letters.jsonl").code == 0
-    [line, *_] = [json.loads(text) for text in (workspace.folder / "letters.jsonl").read_text().splitlines()]
+    line = workspace.exported()[0]
     line["body_text"] = "mended"
     line["headers"]["app"] = "\x1b[31mshop 2"
-    (workspace.folder / "edits.jsonl").write_text(json.dumps(line) + "\n")
+    workspace.write("edits.jsonl", [line])
     where = ("--where", f"record_id = '{line['record']['record_id']}'", "--edit", "edits.jsonl")
     shown = workspace.say("replay", "plan", *where)
     assert "+mended" in shown.out
@@ -242,30 +225,19 @@ def test_people_are_told_what_happens_and_what_to_type_next(workspace: Workspace
 
 
 def test_copied_letters_are_said_to_lie_in_their_queue_until_a_drain(tmp_path: Path, dlq: Dlq) -> None:
-    workspace = Workspace(tmp_path, dlq)
-    workspace.dies(LETTERS)
-    workspace.broker.declare("orders")
-    assert workspace("pull", "--mode", "copy").code == 0
+    workspace = Workspace(tmp_path, dlq, mode="copy")
+    lie = f"{LETTERS} still lie in orders.dlq"
     shown = workspace.say("replay", "plan", "--any-advice").out
-    assert (
-        f"{LETTERS} still lie in orders.dlq: no pull has taken them out; a replay leaves them there" in shown
-    )
+    assert f"{lie}: no pull has taken them out; a replay leaves them there" in shown
     plan = shown.split("Next: dlq replay apply ")[1].strip()
-    drain = f"Next: dlq pull orders --mode drain   # {LETTERS} still lie in orders.dlq"
-    assert drain in workspace.say("replay", "apply", plan).out
-    assert drain in workspace.say("replay", "status", plan).out
+    for word in ("apply", "status"):
+        assert f"Next: dlq pull orders --mode drain   # {lie}" in workspace.say("replay", word, plan).out
     verified = workspace.say("verify")
     assert verified.code == 0
-    assert (
-        f"{LETTERS} still lie in orders.dlq: no pull has taken them out; next: dlq pull orders"
-        in verified.err
-    )
+    assert f"{lie}: no pull has taken them out; next: dlq pull orders" in verified.err
     drained = workspace("pull", "orders", "--mode", "drain").json["sources"][0]
-    assert (drained["captured"], drained["recaptured"], workspace.broker.depth("orders.dlq")) == (
-        0,
-        LETTERS,
-        0,
-    )
+    assert (drained["captured"], drained["recaptured"]) == (0, LETTERS)
+    assert workspace.broker.depth("orders.dlq") == 0
     assert "Next: dlq verify" in workspace.say("replay", "status", plan).out
     assert workspace("verify").err == ""
 
@@ -275,11 +247,10 @@ def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_na
 ) -> None:
     config = workspace.folder / "dlq.toml"
     config.write_text(config.read_text() + '[brokers.prod]\nkind = "memory"\nurl = "memory:prod"\n')
-    workspace("export", "letters.jsonl")
-    lines = [json.loads(line) for line in (workspace.folder / "letters.jsonl").read_text().splitlines()]
+    lines = workspace.exported()
     for line in lines:
         line["record"]["broker"] = "prod"
-    (workspace.folder / "letters.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    workspace.write("letters.jsonl", lines)
 
     def imported(source: str, *named: str) -> tuple[str | None, str, Any]:
         done = workspace("import", "letters.jsonl", "--source", source, *named)
@@ -303,7 +274,7 @@ def test_a_file_that_is_imported_chooses_no_broker_and_a_plan_shows_which_was_na
     assert "no broker is named for them, so no plan takes them: configure [sources.none], or import" in shown
 
 
-@pytest.mark.parametrize(("words", "text"), [
+@each_row(("words", "text"), [
     (("replay", "apply", "nonsense"), "no plan"),
     (("replay", "status", "nonsense"), "no plan"),
     (("replay", "stop", "nonsense"), "no plan"),
@@ -317,7 +288,7 @@ def test_mistakes_are_one_line_and_exit_2(workspace: Workspace, words: tuple[str
     done = workspace(*words)
     assert done.code == 2
     assert text in done.err
-    assert len(done.err.splitlines()) == 1
+    assert done.err.count("\n") == 1
 
 
 def test_reconcile_words_exclude_each_other(workspace: Workspace) -> None:

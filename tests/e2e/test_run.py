@@ -10,21 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builders import in_file, memory_sources
 
 from dlq.connectors.memory import MemoryBroker
 
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 LETTERS_A_NIGHT = 120
 CONFIGURATION = """
-[brokers.shop]
-kind = "memory"
-url = "memory://{folder}/broker.db"
-[sources.orders]
-broker = "shop"
-queue = "orders.dlq"
-[sources.bills]
-broker = "shop"
-queue = "bills.dlq"
 [profiles.nightly]
 mode = "drain"
 analyze = false
@@ -60,7 +52,8 @@ class House:
 
     def __init__(self, folder: Path, dlq: Callable[..., Any]) -> None:
         self.folder, self.dlq = folder, dlq
-        (folder / "dlq.toml").write_text(CONFIGURATION.format(folder=folder))
+        text = memory_sources(in_file(folder), "orders", "bills") + CONFIGURATION
+        (folder / "dlq.toml").write_text(text)
         self.broker = MemoryBroker(str(folder / "broker.db"))
         for queue in ("orders.dlq", "bills.dlq", "orders"):
             self.broker.declare(queue)
@@ -75,9 +68,7 @@ class House:
     def with_fault(self, fault: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, FAULTY, fault, *words]
         given = {**os.environ, "XDG_CONFIG_HOME": str(self.folder / "xdg")}
-        return subprocess.run(
-            command, cwd=self.folder, env=given, capture_output=True, text=True, check=False
-        )
+        return subprocess.run(command, cwd=self.folder, env=given, capture_output=True, text=True)
 
     def night(self, number: int, fault: str) -> None:
         self.letters_die(number)
@@ -120,7 +111,8 @@ def test_twenty_nights_end_with_books_that_balance(house: House) -> None:
     assert sum(books["captured"] for books in sources) == house.put_in.total()
     purged = sum(books["purged"] for books in sources)
     assert purged > 0
-    archived, sent = house.archived, Counter(json_body(letter) for letter in house.broker.letters("orders"))
+    archived = house.archived
+    sent = Counter(str(letter["body_text"]) for letter in house.broker.letters("orders"))
     assert max(archived.values()) == max(sent.values()) == 1
     assert archived.total() + purged == house.put_in.total()
     assert set(archived) | set(sent) == set(house.put_in)
@@ -133,10 +125,6 @@ def test_cron_s_line_works_where_nothing_is_set(house: House) -> None:
     done = subprocess.run(["/bin/sh", "-c", command], cwd="/", env={}, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert house.archived.total() == 2 * LETTERS_A_NIGHT
-
-
-def json_body(letter: dict[str, Any]) -> str:
-    return str(letter["body_text"])
 
 
 @pytest.mark.spark

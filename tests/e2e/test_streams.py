@@ -27,27 +27,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "words", ["ls --limit 1000", "ls --limit 1000 -o csv", "ls --limit 1000 -o table", "export -", "rules"]
-)
-def test_a_reader_that_has_enough_ends_the_command_well(folder: Path, words: str) -> None:
-    done = shell(folder, f"dlq {words} | true; echo ${{PIPESTATUS[0]}}")
-    assert (done.stdout, done.stderr) == ("0\n", "")
+def test_a_reader_that_has_enough_ends_the_command_well(folder: Path) -> None:
+    lists = [f"ls --limit 1000 -o {output}" for output in ("jsonl", "csv", "table")]
+    for words in (*lists, "export -", "rules"):
+        done = shell(folder, f"dlq {words} | true; echo ${{PIPESTATUS[0]}}")
+        assert (done.stdout, done.stderr) == ("0\n", ""), words
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- <&- 2>&-"])
-def test_a_closed_stream_is_no_error(folder: Path, closed: str) -> None:
-    done = shell(folder, f"dlq ls {closed}")
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_closed_stream_is_no_error(folder: Path) -> None:
+    for closed in (">&-", "<&-", "2>&-", ">&- <&- 2>&-"):
+        done = shell(folder, f"dlq ls {closed}")
+        assert (done.returncode, done.stderr) == (0, ""), closed
 
 
-@pytest.mark.parametrize("command", ["ls -o json", "query 'select 1' -o csv", "report", "rules -o table"])
-def test_a_full_disk_at_the_end_of_the_output_is_told_in_a_line(folder: Path, command: str) -> None:
-    done = shell(folder, f"dlq {command} >/dev/full")
-    assert done.returncode == 3
-    assert done.stderr.splitlines()[-1] == (
-        "dlq: no space is left on the device where the output goes: make room, and run it again"
-    )
+def test_a_full_disk_at_the_end_of_the_output_is_told_in_a_line(folder: Path) -> None:
+    said = "dlq: no space is left on the device where the output goes: make room, and run it again"
+    for words in ("ls -o json", "query 'select 1' -o csv", "report", "rules -o table"):
+        done = shell(folder, f"dlq {words} >/dev/full")
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (3, said), words
 
 
 BROKEN_SOCKET = """

@@ -7,15 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
+from support.rows import each_row
 
+Dlq = Callable[..., Any]
 LINE = '{"broker_kind": "rabbitmq", "queue": "q", "body_text": "x"}\n'
 
 
-def imported(dlq: Callable[..., Any], folder: Path) -> Path:
-    """The one segment of an archive."""
+def imported(dlq: Dlq, folder: Path) -> Path:
+    """The one segment of an archive in a folder of its own."""
+    folder.mkdir()
+    (folder / "dlq.toml").write_text(f'archive = "{folder}/archive"\n')
     (folder / "letters.jsonl").write_text(LINE)
-    assert dlq("import", "letters.jsonl", "--source", "orders", "--no-analyze").code == 0
+    words = ("import", f"{folder}/letters.jsonl", "--source", "orders", "--no-analyze")
+    assert dlq("-c", f"{folder}/dlq.toml", *words).code == 0
     [segment] = folder.glob("archive/segments/*/*/*.parquet")
     return segment
 
@@ -27,36 +31,32 @@ def change(segment: Path, column: str, instead: pa.Array | None) -> None:
     pq.write_table(changed if instead is None else changed.add_column(at, column, instead), segment)
 
 
-@pytest.mark.parametrize("command", [("ls",), ("export", "out.jsonl"), ("replay", "plan"), ("analyze",)])
-@pytest.mark.parametrize("column", ["body", "headers"])
-def test_no_command_falls_over_a_column_of_another_type(
-    dlq: Callable[..., Any], tmp_path: Path, column: str, command: tuple[str, ...]
-) -> None:
-    change(imported(dlq, tmp_path), column, pa.array([{"x": 1}]))
-    said = dlq(*command)
-    assert (said.code, said.err.count("\n")) == (3, 1)
-    assert column in said.err
-    assert "unexpected" not in said.err
+@each_row("column", ["body", "headers"])
+def test_no_command_falls_over_a_column_of_another_type(dlq: Dlq, tmp_path: Path, column: str) -> None:
+    change(imported(dlq, tmp_path / column), column, pa.array([{"x": 1}]))
+    for words in ("ls", "export out.jsonl", "replay plan", "analyze"):
+        said = dlq("-c", f"{column}/dlq.toml", *words.split())
+        assert (said.code, said.err.count("\n")) == (3, 1), words
+        assert column in said.err
+        assert "unexpected" not in said.err
 
 
-@pytest.mark.parametrize("column", ["record_id", "body", "body_sha256"])
-@pytest.mark.parametrize(
-    "instead", [None, pa.array([5]), pa.array([{"x": 1}])], ids=["none", "int", "struct"]
-)
+@each_row("column", ["record_id", "body", "body_sha256"])
+@each_row("instead", [None, pa.array([5]), pa.array([{"x": 1}])])
 def test_verify_names_a_segment_whose_columns_are_not_what_they_were(
-    dlq: Callable[..., Any], tmp_path: Path, column: str, instead: pa.Array | None
+    dlq: Dlq, tmp_path: Path, column: str, instead: pa.Array | None
 ) -> None:
-    segment = imported(dlq, tmp_path)
+    segment = imported(dlq, tmp_path / f"{column}-{instead and instead.type.num_fields}")
     change(segment, column, instead)
-    said = dlq("verify")
+    said = dlq("-c", f"{segment.parents[4]}/dlq.toml", "verify")
     assert said.code in (3, 6)
     assert segment.stem in said.err + said.out
     assert "unexpected" not in said.err
     assert "Traceback" not in said.err
 
 
-@pytest.mark.parametrize("name", ["../x", "a//b", "/abs", "..", "a\nb", "\x1b[31m", "", "a/../../b", "a\\b"])
-def test_a_source_of_no_sound_name_makes_no_key(dlq: Callable[..., Any], tmp_path: Path, name: str) -> None:
+@each_row("name", ["../x", "a//b", "/abs", "..", "a\nb", "\x1b[31m", "", "a/../../b", "a\\b"])
+def test_a_source_of_no_sound_name_makes_no_key(dlq: Dlq, tmp_path: Path, name: str) -> None:
     (tmp_path / "letters.jsonl").write_text(LINE)
     said = dlq("import", "letters.jsonl", "--source", name)
     assert said.code == 2
@@ -64,7 +64,7 @@ def test_a_source_of_no_sound_name_makes_no_key(dlq: Callable[..., Any], tmp_pat
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_a_file_of_any_name_gives_its_letters_to_sound_keys(dlq: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_file_of_any_name_gives_its_letters_to_sound_keys(dlq: Dlq, tmp_path: Path) -> None:
     folder = tmp_path / "a b"
     folder.mkdir()
     odd = folder / "..\n..%2F\x1b[31m.jsonl"

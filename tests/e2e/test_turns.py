@@ -1,29 +1,22 @@
 """bench/turns.py: what holds a change to the speed of the commit before it."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.builders import load_script
+from support.rows import each_row
 
 ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "bench"
 
 
-@pytest.fixture(scope="module")
-def turns() -> ModuleType:
-    bench = ROOT / "bench"
-    sys.path.insert(0, str(bench))
-    try:
-        spec = importlib.util.spec_from_file_location("bench_turns", bench / "turns.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(bench))
-    return module
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return load_script(BENCH / "turns.py")
 
 
 WORSE = [
@@ -32,7 +25,7 @@ WORSE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("new", "worse"), WORSE)
+@each_row(("new", "worse"), WORSE)
 def test_more_than_a_twentieth_worse_in_one_figure_is_worse(
     turns: ModuleType, new: tuple[float, ...], worse: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,8 +43,8 @@ def test_one_round_out_of_three_that_was_disturbed_does_not_count(turns: ModuleT
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="compares with a commit, and here is none")
 def test_a_commit_and_this_tree_drain_by_turns() -> None:
     words = ("HEAD", "--letters", "50", "--rounds", "1", "--work", "pull")
-    program = str(ROOT / "bench" / "turns.py")
-    done = subprocess.run([sys.executable, program, *words], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(BENCH / "turns.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = [line.split() for line in done.stdout.splitlines()[2:]]
     assert [row[:2] for row in rows] == [["pull", "cpu"], ["pull", "rate"], ["pull", "peak"]], done.stderr
     assert done.returncode == any(row[-1] == "worse" for row in rows)

@@ -74,12 +74,18 @@ class Shell:
         return "".join(f"{line}\n" for line in lines)
 
 
-def test_the_readme_shows_what_the_tour_reports(tmp_path: Path) -> None:
+def test_the_readme_shows_what_the_tour_reports_and_the_step_that_it_leaves_out_without_java(
+    tmp_path: Path,
+) -> None:
     ((command, printed),) = told((PAGE.parents[1] / "README.md").read_text(encoding="utf-8"))
     shell = Shell(tmp_path, columns=80, JAVA_HOME="/nowhere")  # Spark's step comes after the report
     shell.type("dlq demo --folder tour")
     found = shell.printed(command)
     assert re.fullmatch(pattern_of(printed), found), f"$ {command}\n{printed}\n---\n{found}"
+    last = " ".join(shell.seen[-1][1].split())
+    assert "Skipped, because Spark cannot run here: no java in JAVA_HOME" in last
+    assert "install Java 17 or newer" in last
+    assert "No verdict differs." not in last
 
 
 def test_the_tutorial_shows_what_its_commands_print(tmp_path: Path) -> None:
@@ -88,6 +94,5 @@ def test_the_tutorial_shows_what_its_commands_print(tmp_path: Path) -> None:
     assert len(shown) > 12
     for command, printed in shown:
         found = shell.printed(command)
-        assert re.fullmatch(pattern_of(printed), found) or not printed, (
-            f"$ {command}\n{printed}\n---\n{found}"
-        )
+        told_alike = not printed or re.fullmatch(pattern_of(printed), found)
+        assert told_alike, f"$ {command}\n{printed}\n---\n{found}"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.builders import in_file, memory_sources
 from support.waiting import PATIENCE, SOON
 
 from dlq.connectors.memory import MemoryBroker
@@ -20,15 +21,12 @@ DLQ = str(Path(sys.executable).with_name("dlq"))
 
 @contextmanager
 def running(folder: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    pipe = subprocess.PIPE
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder)}
-    with subprocess.Popen(
-        [DLQ, *words], cwd=folder, env=environment, text=True, stdout=pipe, stderr=pipe
-    ) as process:
+    pipe, given = subprocess.PIPE, {**os.environ, "XDG_CONFIG_HOME": str(folder)}
+    with subprocess.Popen([DLQ, *words], cwd=folder, env=given, text=True, stdout=pipe, stderr=pipe) as one:
         try:
-            yield process
+            yield one
         finally:
-            process.kill()
+            one.kill()
 
 
 @pytest.fixture
@@ -43,45 +41,34 @@ def silent(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("silent")
-def test_a_silent_broker_is_told_of_after_five_seconds_and_left_by_ctrl_c(tmp_path: Path) -> None:
-    with running(tmp_path, "pull", "a") as pull:
-        assert pull.stderr is not None
-        assert pull.stderr.readline() == "a: waiting for the broker shop, 5s without an answer\n"
+@pytest.mark.parametrize("words", [("pull", "a"), ("pull",)], ids=["one source", "several at once"])
+def test_a_silent_broker_is_told_of_after_five_seconds_and_left_by_ctrl_c(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    names = words[1:] or ("a", "b")
+    with running(tmp_path, *words) as pull:
+        assert pull.stderr
+        told = {pull.stderr.readline() for _ in names}
+        assert told == {f"{name}: waiting for the broker shop, 5s without an answer\n" for name in names}
         pull.send_signal(signal.SIGINT)
-        assert pull.wait(SOON) == 130
-
-
-@pytest.mark.usefixtures("silent")
-def test_several_sources_are_waited_for_at_once_and_left_by_two_ctrl_c(tmp_path: Path) -> None:
-    with running(tmp_path, "pull") as pull:
-        assert pull.stderr is not None
-        told = {pull.stderr.readline() for _ in "ab"}
-        assert told == {f"{name}: waiting for the broker shop, 5s without an answer\n" for name in "ab"}
-        pull.send_signal(signal.SIGINT)
-        assert "Ctrl-C again ends at once" in pull.stderr.readline()
-        pull.send_signal(signal.SIGINT)
+        if len(names) > 1:
+            assert "Ctrl-C again ends at once" in pull.stderr.readline()
+            pull.send_signal(signal.SIGINT)
         assert pull.wait(SOON) == 130
 
 
 def test_ctrl_c_ends_a_pull_with_the_sum_of_what_is_archived(tmp_path: Path) -> None:
-    names = ("orders", "bills")
-    broker = MemoryBroker(str(tmp_path / "broker.db"))
-    sources = ""
+    names, broker = ("orders", "bills"), MemoryBroker(str(tmp_path / "broker.db"))
     for name in names:
-        broker.declare(f"{name}.dlq")
-        letters = [{"broker_kind": "rabbitmq", "body_text": f"{n}" * 50} for n in range(6_000)]
+        letters = ({"broker_kind": "rabbitmq", "body_text": f"{n}" * 50} for n in range(6_000))
         broker.put(f"{name}.dlq", *letters)
-        sources += f'[sources.{name}]\nbroker = "shop"\nqueue = "{name}.dlq"\n'
-    url = f"memory://{tmp_path}/broker.db"
-    (tmp_path / "dlq.toml").write_text(f'[brokers.shop]\nkind = "memory"\nurl = "{url}"\n{sources}')
-
+    (tmp_path / "dlq.toml").write_text(memory_sources(in_file(tmp_path), *names))
     with running(tmp_path, "pull", "--mode", "drain", "-o", "csv") as pull:
         while not list((tmp_path / "archive").glob("manifests/**/*.json")) and pull.poll() is None:
             time.sleep(0.01)
         pull.send_signal(signal.SIGINT)
         out, err = pull.communicate(timeout=PATIENCE)
     captured = {line.split(",")[0]: int(line.split(",")[4]) for line in out.splitlines()[1:]}
-
     assert pull.returncode == 130
     assert "what is archived stays" in err
     left = {name: broker.depth(f"{name}.dlq") for name in captured}
@@ -92,13 +79,10 @@ def test_ctrl_c_ends_a_pull_with_the_sum_of_what_is_archived(tmp_path: Path) -> 
 
 def test_a_watch_goes_on_until_ctrl_c_and_tells_each_look_at_once(tmp_path: Path) -> None:
     MemoryBroker(tmp_path / "broker.db").declare("a.dlq")
-    (tmp_path / "dlq.toml").write_text(
-        f'[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
-        '[sources.a]\nbroker = "shop"\nqueue = "a.dlq"\n'
-    )
+    (tmp_path / "dlq.toml").write_text(memory_sources(in_file(tmp_path), "a"))
     with running(tmp_path, "watch", "--every", "0.1") as watch:
-        assert watch.stdout is not None
-        assert watch.stderr is not None
+        assert watch.stdout
+        assert watch.stderr
         assert all('"depth": 0' in watch.stdout.readline() for _ in range(3))
         watch.send_signal(signal.SIGINT)
         assert watch.wait(SOON) == 130

@@ -73,7 +73,6 @@ QUICK = (
     "tests/e2e/test_container.py::test_an_image_belongs",
     "tests/e2e/test_container.py::test_kubernetes_accepts",
     "tests/e2e/test_container.py::test_the_network_policy",
-    "tests/e2e/test_demo.py",
     "tests/e2e/test_hostile_brokers.py::test_a_kafka_that_ends_the_client_library_loses_nothing",
     "tests/e2e/test_interchange.py",
     "tests/e2e/test_mistakes.py",
