@@ -1,13 +1,13 @@
 """Letters of every RabbitMQ cause, killed by a real broker, come out of the command with the right names."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
-from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit
+from support.brokers.rabbitmq.fixtures import Rabbit
+from support.wire_builders import configure_rabbitmq
 
 EACH = 5
 STACK = (
@@ -104,24 +104,13 @@ def killer(rabbit: Rabbit) -> Killer:
     return Killer(rabbit)
 
 
-def configuration(rabbit: Rabbit, queue: str) -> str:
-    broker = rabbit.broker()
-    lines = [
-        "[brokers.shop]", 'kind = "rabbitmq"', f"url = {json.dumps(broker.url)}",
-        f'password_env = "{PASSWORD_VARIABLE}"',
-        *([f"management_url = {json.dumps(broker.management_url)}"] if broker.management_url else []),
-        "[sources.orders]", 'broker = "shop"', f'queue = "{queue}"',
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
 def told(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("name", "cause", "mechanism", "attempts", "n"))
 
 
 def test_every_cause_is_told_from_the_others(killer: Killer, dlq: Callable[..., Any], tmp_path: Path) -> None:
     killer.all()
-    (tmp_path / "dlq.toml").write_text(configuration(killer.rabbit, killer.letters))
+    configure_rabbitmq(tmp_path, killer.rabbit, killer.letters)
     pulled = dlq("pull", "--mode", "drain", "-o", "json")
     assert pulled.code == 0, pulled.err
     assert pulled.json["sources"][0]["captured"] == EACH * len(VERDICTS)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_rabbitmq_4, rabbit, rabbit_node
+from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, rabbit, rabbit_node
+from support.wire_builders import configure_rabbitmq
 
 __all__ = ["rabbit", "rabbit_node"]
 
@@ -46,11 +47,7 @@ def test_the_page_leads_from_a_new_failure_to_a_resolved_one_and_a_regression_is
     letters, work = rabbit.queue(), rabbit.queue()
     headers = parked(work)
     rabbit.fill(letters, 3, b"order %d", headers=headers)
-    url = rabbit.broker().url
-    (tmp_path / "dlq.toml").write_text(
-        f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'
-        f'[sources.orders]\nbroker = "shop"\nqueue = "{letters}"\nmode = "drain"\n'
-    )
+    configure_rabbitmq(tmp_path, rabbit, letters)
 
     def call(*words: str) -> Any:
         done = dlq(*words, "-o", "json")

@@ -3,8 +3,8 @@
 import contextlib
 import json
 import os
+import re
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pika
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pika.exceptions import AMQPError
 from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes
 from support.brokers.rabbitmq.letters import headers_of_all, wait_until_the_node_is_no_newcomer
 from support.dying import DIED
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
+from support.wire_builders import configure_rabbitmq
 
 from dlq.archive.store import LocalStore
 from dlq.replay import planfile
@@ -41,14 +44,23 @@ class Shop:
     dlq: Dlq
     dead: str
 
-    def plan(self, *words: str) -> str:
+    def planned(self, *words: str) -> Any:
+        """What is said of a plan that is made."""
         done = self.dlq("replay", "plan", "--any-advice", *words, "-o", "json")
         assert done.code == 0, done.err
-        return str(done.json["plan"])
+        return done.json
+
+    def plan(self, *words: str) -> str:
+        return str(self.planned(*words)["plan"])
 
     def start(self, *words: str, dies_holding: Sequence[int] = ()) -> preloaded.Running:
-        """The command in the background; see `dying.holding`."""
+        """The command in the background."""
         return preloaded.start([*words, "-o", "json"], self.folder, dies_holding=dies_holding)
+
+    def die(self, *words: str, holding: Sequence[int]) -> None:
+        """The command until its kill -9; see `dying.holding`."""
+        running = self.start(*words, dies_holding=holding)
+        assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
 
     def ids(self, plan: str, numbers: Sequence[int]) -> set[str]:
         """Record ids of letters of a plan."""
@@ -56,11 +68,8 @@ class Shop:
         return {letters[number] for number in numbers}
 
     def wait_for(self, number: int, running: preloaded.Running) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while self.rabbit.depth(self.work) < number:
-            assert running.poll() is None, running.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(lambda: self.rabbit.depth(self.work) >= number or running.poll() is not None)
+        assert running.poll() is None, running.communicate()
 
     def effects(self) -> Counter[str]:
         """Take all that arrived, as a consumer would: record id -> how often it had an effect."""
@@ -108,15 +117,9 @@ def died_by_topic(rabbit: Rabbit, number: int, kind: str) -> tuple[str, str]:
 
 @pytest.fixture
 def shop(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[..., Shop]]:
-    def make(number: int, kind: str = "classic", die: Die = died, **settings: str) -> Shop:
+    def make(number: int, kind: str = "classic", die: Die = died) -> Shop:
         letters, work = die(rabbit, number, kind)
-        broker = rabbit.broker(**settings)
-        (tmp_path / "dlq.toml").write_text(
-            f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'
-            f'management_url = "{broker.management_url}"\n'
-            f'[sources.orders]\nbroker = "shop"\nqueue = "{letters}"\nmode = "drain"\n'
-            f"[replay]\nwindow = {WINDOW}\n"
-        )
+        configure_rabbitmq(tmp_path, rabbit, letters, f"[replay]\nwindow = {WINDOW}\n")
         done = dlq("pull", "-o", "json")
         assert (done.code, done.json["sources"][0]["captured"]) == (0, number), done.err
         return Shop(rabbit, tmp_path, work, dlq, letters)
@@ -129,6 +132,17 @@ def once(shop: Shop, plan: str) -> None:
     """Every letter of the plan had its effect, once."""
     effects, letters = shop.effects(), Counter(shop.letters(plan))
     assert (effects - letters, letters - effects) == ({}, {}), "too often, and never"
+
+
+def names(shop: Shop, kind: str) -> list[str]:
+    """Of the queues or exchanges that there are."""
+    found: Any = shop.rabbit.node.api("GET", kind, shop.rabbit.vhost)
+    return [str(one["name"]) for one in found]
+
+
+def own_exchanges(shop: Shop) -> list[str]:
+    """Exchanges that a plan has left, or has now."""
+    return [name for name in names(shop, "exchanges") if name.startswith("dlq.")]
 
 
 def look_and_decide(shop: Shop, plan: str) -> None:
@@ -168,9 +182,7 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
     here = shop(1000, kind)
     wait_until_the_node_is_no_newcomer(here.rabbit)
     plan = here.plan("--witness")
-    running = here.start("replay", "apply", plan, dies_holding=(1, 1))
-    assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
-
+    here.die("replay", "apply", plan, holding=(1, 1))
     resumed = here.dlq("replay", "apply", plan, "-o", "json")
     assert resumed.code == 6
     assert 0 < resumed.json["states"]["in_doubt"] <= WINDOW
@@ -196,8 +208,7 @@ def test_kill_minus_nine_leaves_in_doubt_only_what_was_written(
 ) -> None:
     here = shop(1000, kind)
     plan = here.plan(*rate)
-    running = here.start("replay", "apply", plan, dies_holding=(1 if rate else 5, 1))
-    assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
+    here.die("replay", "apply", plan, holding=(1 if rate else 5, 1))
     died = json.loads((here.folder / DIED).read_text())
     claimed = here.dlq("query", "select count(*) n from replays where state = 'sending'").rows[0]["n"]
 
@@ -216,20 +227,6 @@ def test_kill_minus_nine_leaves_in_doubt_only_what_was_written(
     look_and_decide(here, plan)
     assert here.dlq("replay", "apply", plan).code == 0
     once(here, plan)
-
-
-def test_the_witness_leaves_nothing_behind(shop: Callable[..., Shop]) -> None:
-    here = shop(50)
-    plan = here.plan("--witness")
-    assert here.dlq("replay", "apply", plan).code == 0
-    node = here.rabbit.node
-    left = [
-        item["name"]
-        for kind in ("queues", "exchanges")
-        for item in json.loads(json.dumps(node.api("GET", kind, here.rabbit.vhost)))
-        if plan in item["name"]
-    ]
-    assert left == []
 
 
 def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Shop]) -> None:
@@ -271,12 +268,6 @@ def test_a_broker_killed_in_mid_window_keeps_all_it_confirmed(shop: Callable[...
     once(here, plan)
 
 
-def own_exchanges(shop: Shop) -> list[str]:
-    """Exchanges that a plan has left, or has now."""
-    listed = json.loads(json.dumps(shop.rabbit.node.api("GET", "exchanges", shop.rabbit.vhost)))
-    return [one["name"] for one in listed if one["name"].startswith("dlq.")]
-
-
 @on_private_nodes
 @pytest.mark.parametrize("proof", [(), ("--witness",)], ids=["", "with a witness"])
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -284,13 +275,13 @@ def test_a_consumer_sees_the_key_that_it_saw_and_a_second_death_comes_back(
     shop: Callable[..., Shop], kind: str, proof: tuple[str, ...]
 ) -> None:
     here = shop(30, kind, died_by_topic)
-    planned = here.dlq("replay", "plan", "--any-advice", *proof, "-o", "json")
-    assert planned.json["targets"] == {f"queue:{here.work}": 30}
-    [said] = [text for text in planned.json["warnings"] if "an exchange of the plan's own" in text]
+    planned = here.planned(*proof)
+    assert planned["targets"] == {f"queue:{here.work}": 30}
+    [said] = [text for text in planned["warnings"] if "an exchange of the plan's own" in text]
     assert said.endswith("instead of orders")
-    applied = here.dlq("replay", "apply", planned.json["plan"], "-o", "json")
+    applied = here.dlq("replay", "apply", planned["plan"], "-o", "json")
     assert (applied.code, applied.json["states"]["confirmed"], own_exchanges(here)) == (0, 30, [])
-
+    assert not [name for name in names(here, "queues") if planned["plan"] in name], "no witness is left"
     channel, seen = here.rabbit.channel, Counter[tuple[str, str]]()
     for _ in range(30):
         method, properties, _ = channel.basic_get(here.work)
@@ -298,12 +289,10 @@ def test_a_consumer_sees_the_key_that_it_saw_and_a_second_death_comes_back(
         channel.basic_reject(method.delivery_tag, requeue=False)
     assert seen == {(KEY, COPY): 30}
     here.rabbit.wait_for(here.dead, 30)
-    others = [one["name"] for one in here.rabbit.node.api("GET", "queues", here.rabbit.vhost)]
-    assert sum(map(here.rabbit.depth, others)) == 30, "no other queue got one"
+    assert sum(map(here.rabbit.depth, names(here, "queues"))) == 30, "no other queue got one"
     assert here.dlq("pull", "-o", "json").json["sources"][0]["captured"] == 30
     assert here.dlq("ls", "--where", "laps = 1").rows[29:]
-    again = here.dlq("replay", "plan", "--any-advice", "--where", "laps = 1", "-o", "json")
-    assert here.dlq("replay", "apply", again.json["plan"]).code == 0
+    assert here.dlq("replay", "apply", here.plan("--where", "laps = 1")).code == 0
     assert {method.routing_key for method, _, _ in here.rabbit.take(here.work, 30)} == {KEY}
 
 
@@ -312,11 +301,11 @@ def test_who_may_make_no_exchange_hears_that_a_second_death_leads_nowhere(shop: 
     here = shop(30, die=died_by_topic)
     rights = {"configure": "^$", "write": ".*", "read": ".*"}
     here.rabbit.node.api("PUT", "permissions", here.rabbit.vhost, "guest", **rights)
-    planned = here.dlq("replay", "plan", "--any-advice", "-o", "json").json
+    planned = here.planned()
     assert (planned["targets"], planned["left_out"]) == ({}, {"risky": 30})
     [why] = [text for text in planned["warnings"] if text.startswith("left out as risky")]
     assert f"the dead-letter exchange dead takes the key {here.work} nowhere; name the target" in why
-    named = here.dlq("replay", "plan", "--any-advice", "--to", f"queue:{here.work}", "-o", "json").json
+    named = here.planned("--to", f"queue:{here.work}")
     [said] = [text for text in named["warnings"] if "its name as the key" in text]
     assert "the user may not configure exchanges dlq.replay.*" in said
     assert here.dlq("replay", "apply", named["plan"]).code == 0
@@ -327,8 +316,7 @@ def test_who_may_make_no_exchange_hears_that_a_second_death_leads_nowhere(shop: 
 def test_kill_minus_nine_leaves_no_exchange_behind_the_end_of_a_plan(shop: Callable[..., Shop]) -> None:
     here = shop(1000, die=died_by_topic)
     plan = here.plan()
-    running = here.start("replay", "apply", plan, dies_holding=(5, 1))
-    assert running.wait(PATIENCE) == -signal.SIGKILL, running.communicate()
+    here.die("replay", "apply", plan, holding=(5, 1))
     [left] = own_exchanges(here)
     assert left.startswith(f"dlq.replay.{plan}.")
     assert here.dlq("replay", "apply", plan).code == 6
@@ -336,3 +324,68 @@ def test_kill_minus_nine_leaves_no_exchange_behind_the_end_of_a_plan(shop: Calla
     assert here.dlq("replay", "apply", plan).code == 0
     assert own_exchanges(here) == []
     once(here, plan)
+
+
+FULL = {"x_max_length": 5}
+LOSING = {
+    "drops its oldest": (FULL, r"holds 4 letters and takes 5 letters \(drop-head\): each one more drops", 1),
+    "has few bytes": ({"x_max_length_bytes": 26}, r"takes 26 bytes \(drop-head\): each one more drops", None),
+    "has no time": ({"x_message_ttl": 0}, r"ends what nobody takes at once \(message-ttl 0\)", 0),
+    "refuses into its dead-letter queue": ({**FULL, "x_overflow": "reject-publish-dlx"},
+     r"takes 5 letters \(reject-publish-dlx\): each one more is refused and dead-lettered again", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", ["by management", "by declares"])
+@pytest.mark.parametrize("kind", LOSING)
+def test_a_target_that_would_lose_letters_is_risky_with_figures(
+    shop: Callable[..., Shop], kind: str, told: str
+) -> None:
+    arguments, said, room = LOSING[kind]
+    here = shop(3)
+    target = here.rabbit.queue("classic", **arguments)
+    if arguments != {"x_message_ttl": 0}:
+        here.rabbit.fill(target, 4, b"living")
+    if told == "by declares":
+        configure_rabbitmq(here.folder, here.rabbit, here.dead, managed=False)
+    pretend_origin(here, target)
+    made = here.planned()
+    assert made["left_out"]["risky"] == 3 - made["selected"]
+    if room is not None:
+        assert made["selected"] == room
+    assert re.search(said, " ".join(made["warnings"]))
+    assert here.planned("--to", f"queue:{target}")["selected"] == 3
+
+
+def pretend_origin(here: Shop, target: str) -> None:
+    """The analysis says that they died there: a queue with limits would have dropped them itself."""
+    [file] = (here.folder / "archive" / "analyses").rglob("verdicts*/*.parquet")
+    table = pq.read_table(file)
+    at, field = table.schema.get_field_index("origin"), table.schema.field("origin")
+    pq.write_table(table.set_column(at, field, pa.array([target] * len(table), field.type)), file)
+
+
+def test_what_was_refused_into_a_dead_letter_queue_is_not_sent_again(shop: Callable[..., Shop]) -> None:
+    """It is a dead letter of its own there: a nack is no proof of absence."""
+    here = shop(3)
+    again = here.rabbit.queue()
+    way = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": again}
+    target = here.rabbit.queue("classic", x_max_length=1, x_overflow="reject-publish-dlx", **way)
+    here.rabbit.fill(target, 1, b"living")
+    plan = here.plan("--to", f"queue:{target}")
+    applied = here.dlq("replay", "apply", plan, "-o", "json")
+    assert (applied.code, applied.json["states"]["refused"]) == (3, 3)
+    here.rabbit.wait_for(again, 3)
+    assert here.dlq("replay", "apply", plan, "-o", "json").json["sent"] == 0
+    assert here.planned("--to", f"queue:{target}")["left_out"] == {"refused": 3}
+    assert here.rabbit.depth(again) == 3
+
+
+def test_a_queue_that_ends_with_its_consumers_is_no_target(shop: Callable[..., Shop]) -> None:
+    here = shop(3)
+    target = here.rabbit.channel.queue_declare(f"{here.work}-own", auto_delete=True).method.queue
+    here.rabbit.wait_for_statistics(target)
+    pretend_origin(here, target)
+    made = here.planned()
+    assert (made["selected"], made["left_out"]) == (0, {"temporary": 3})
+    assert f"queue {target} is auto-delete: it ends with its consumers" in " ".join(made["warnings"])

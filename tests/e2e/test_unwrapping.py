@@ -4,12 +4,11 @@ import base64
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support import preloaded
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit
+from support.wire_builders import configure, configure_rabbitmq, dlq
 
 ORDER = b'{"id": 7,  "price": 1.10}'
 BY_HAND = {
@@ -35,15 +34,9 @@ ERROR = {
 TASK = {"task": "pay", "id": "1", "args": [], "kwargs": {"retries": 4}, "retries": 2}
 
 
-def dlq(folder: Path, *words: str) -> Any:
-    done = preloaded.run(["-o", "json", *words], folder)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def planned(folder: Path, to: str, unwrapped: int) -> str:
     """The plan that sends what lies in the archive, of which one letter stays."""
-    dlq(folder, "pull", "s")
+    dlq(folder, "pull")
     words = ("replay", "plan", "--any-advice", "--to", to)
     assert dlq(folder, *words)["left_out"] == {"risky": unwrapped + 1}
     made = dlq(folder, *words, "--unwrap")
@@ -62,10 +55,7 @@ def test_an_envelope_goes_back_to_its_topic_as_the_message_with_its_headers(
         driver.create_topic(name, retention_ms=-1)
     bodies = [json.dumps(body).encode() for body in (BY_HAND, ODD)]
     driver.send_all(f"{topic}-dlt", [(body, b"k", [("of-the-dlt", b"x")]) for body in bodies])
-    (tmp_path / "dlq.toml").write_text(
-        f'[brokers.b]\nkind = "kafka"\nurl = "{kafka.node.url}"\n'
-        f'[sources.s]\nbroker = "b"\ntopic = "{topic}-dlt"\nmode = "drain"\n'
-    )
+    configure(tmp_path, f'kind = "kafka"\nurl = "{kafka.node.url}"', f'topic = "{topic}-dlt"\nmode = "drain"')
     applied = dlq(tmp_path, "replay", "apply", planned(tmp_path, f"topic:{topic}", 1))
     assert applied["states"]["confirmed"] == 1
     [found] = driver.records(topic, 1)
@@ -81,12 +71,7 @@ def test_on_rabbitmq_an_error_an_envelope_and_a_task_go_back_as_the_messages_in_
     error_type = "EasyNetQ.SystemMessages.Error, EasyNetQ"
     rabbit.publish(letters, [json.dumps(ERROR).encode()], type=error_type, headers={"of-the-dlq": 1})
     rabbit.publish(letters, [json.dumps(body).encode() for body in (BY_HAND, TASK, ODD)])
-    broker = rabbit.broker()
-    (tmp_path / "dlq.toml").write_text(
-        f'[brokers.b]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'
-        f'management_url = "{broker.management_url}"\n'
-        f'[sources.s]\nbroker = "b"\nqueue = "{letters}"\nmode = "drain"\n'
-    )
+    configure_rabbitmq(tmp_path, rabbit, letters)
     try:
         plan = planned(tmp_path, f"queue:{work}", 3)
         assert dlq(tmp_path, "replay", "apply", plan)["states"]["confirmed"] == 3

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from support import preloaded
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit
 
 from dlq.archive.store import LocalStore
 from dlq.capture.attempt import Tally
@@ -19,6 +20,19 @@ def configure(folder: Path, broker: str, source: str) -> None:
     """A configuration of a broker `b` and a source `s`, by the lines of their tables."""
     text = f'[brokers.b]\n{broker}\n[sources.s]\nbroker = "b"\n{source}\n'
     (folder / "dlq.toml").write_text(text)
+
+
+def configure_rabbitmq(
+    folder: Path, rabbit: Rabbit, queue: str, more: str = "", managed: bool = True
+) -> None:
+    """A broker `shop` and its source `orders`, which is drained; with `more` behind that."""
+    broker = rabbit.broker()
+    management = f'management_url = "{broker.management_url}"\n' if managed and broker.management_url else ""
+    (folder / "dlq.toml").write_text(
+        f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\n'
+        f'password_env = "{PASSWORD_VARIABLE}"\n{management}'
+        f'[sources.orders]\nbroker = "shop"\nqueue = "{queue}"\nmode = "drain"\n{more}'
+    )
 
 
 def dlq(folder: Path, *words: str, code: int = 0) -> Any:
