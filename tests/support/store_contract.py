@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -76,38 +77,30 @@ class StoreContract:
             while not ended.is_set():
                 store.holder("work")
 
-        lookers = [threading.Thread(target=look, args=(opening(),)) for _ in range(2)]
-        for looker in lookers:
-            looker.start()
-        try:
-            store = opening()
-            for _ in range(20):
-                with store.lock("work"):
-                    pass
-        finally:
-            ended.set()
-            for looker in lookers:
-                looker.join()
+        with ThreadPoolExecutor(2) as lookers:
+            looking = [lookers.submit(look, opening()) for _ in range(2)]
+            try:
+                store = opening()
+                for _ in range(20):
+                    with store.lock("work"):
+                        pass
+            finally:
+                ended.set()
+            assert [one.result() for one in looking] == [None, None]
 
     def test_only_one_of_many_gets_a_lock(self, opening: Opening) -> None:
-        got: list[int] = []
         barrier = threading.Barrier(6)
-        over = threading.Barrier(6)
 
-        def race(number: int) -> None:
-            store = opening()
+        def gets_it(store: Store) -> bool:
             with ExitStack() as held:
                 barrier.wait(PATIENCE)
                 try:
                     held.enter_context(store.lock("work"))
-                    got.append(number)
+                    return True
                 except Busy:
-                    pass
-                over.wait(PATIENCE)
+                    return False
+                finally:
+                    barrier.wait(PATIENCE)
 
-        racers = [threading.Thread(target=race, args=(number,)) for number in range(6)]
-        for racer in racers:
-            racer.start()
-        for racer in racers:
-            racer.join()
-        assert len(got) == 1
+        with ThreadPoolExecutor(6) as racers:
+            assert sum(racers.map(gets_it, [opening() for _ in range(6)])) == 1

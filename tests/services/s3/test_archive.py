@@ -37,12 +37,10 @@ class TestS3(StoreContract):
 
 
 def test_the_lock_of_a_process_that_was_killed_is_free_at_once(s3_location: str) -> None:
-    script = """
-import os, sys
-from dlq.archive.store import open_store
-with open_store(sys.argv[1]).lock("work"):
-    os._exit(9)
-"""
+    script = (
+        "import os, sys; from dlq.archive.store import open_store\n"
+        "with open_store(sys.argv[1]).lock('work'): os._exit(9)"
+    )
     subprocess.run([sys.executable, "-c", script, s3_location], check=False)
     store = open_store(s3_location)
     assert store.list("locks/") == ["locks/work"]
@@ -85,11 +83,8 @@ def test_a_store_that_ignores_conditions_cannot_lock(
 ) -> None:
     store = S3Store(s3_location)
     call = store.filesystem.call_s3
-    monkeypatch.setattr(
-        store.filesystem,
-        "call_s3",
-        lambda name, IfNoneMatch="", **more: call(name, **more),  # noqa: N803 - S3's name
-    )
+    ignoring = lambda name, IfNoneMatch="", **more: call(name, **more)  # noqa: E731,N803 - S3's name
+    monkeypatch.setattr(store.filesystem, "call_s3", ignoring)
     with pytest.raises(ArchiveError, match="ignores If-None-Match"), store.lock("work"):
         pass
 
@@ -123,36 +118,23 @@ def test_an_archive_on_s3_has_one_ledger(s3_location: str, tmp_path: Path) -> No
 DEATHS = [{"count": 1, "reason": "rejected", "queue": "orders", "exchange": "", "routing-keys": ["orders"]}]
 ORDERS: list[dict[str, Any]] = [
     {
-        "broker_kind": "rabbitmq",
+        "broker_kind": "rabbitmq", "body_text": f"order {n}",
         "headers": {"x-death": DEATHS, **({"x-exception-message": f"shop.E: no {n}"} if n % 3 else {})},
-        "body_text": f"order {n}",
     }
     for n in range(24)
-]
+]  # fmt: skip
+TWICE = "java.lang.Throwable: Suppressing duplicate delivery on connection, consumer ID:b-1-2-3:1:{}:1"
 OTHERS: list[dict[str, Any]] = [
-    *(
-        {
-            "broker_kind": "activemq",
-            "queue": "ActiveMQ.DLQ",
-            "headers": {
-                "message-id": f"ID:a-1-2-3:1:1:1:{n}",
-                "original-destination": "/queue/bills",
-                "dlqDeliveryFailureCause": "java.lang.Throwable: Suppressing duplicate delivery "
-                f"on connection, consumer ID:b-1-2-3:1:{n % 2}:1",
-            },
-        }
-        for n in range(6)
-    ),
-    *(
-        {
-            "broker_kind": "rocketmq",
-            "topic": "%DLQ%pay",
-            "headers": {"reconsumeTimes": 16},
-            "properties": {"UNIQ_KEY": f"7F{n}"},
-        }
-        for n in range(4)
-    ),
-]
+    *({
+        "broker_kind": "activemq", "queue": "ActiveMQ.DLQ",
+        "headers": {"message-id": f"ID:a-1-2-3:1:1:1:{n}", "original-destination": "/queue/bills",
+                    "dlqDeliveryFailureCause": TWICE.format(n % 2)},
+    } for n in range(6)),
+    *({
+        "broker_kind": "rocketmq", "topic": "%DLQ%pay", "headers": {"reconsumeTimes": 16},
+        "properties": {"UNIQ_KEY": f"7F{n}"},
+    } for n in range(4)),
+]  # fmt: skip
 CONFIGURATION = """
 archive = "{archive}"
 [brokers.shop]
@@ -258,9 +240,6 @@ def test_every_command_works_on_s3(house: House, monkeypatch: pytest.MonkeyPatch
     plan = house("replay", "plan", "--any-advice", "--where", "source = 'orders'", "--apply", "--yes")
     assert (plan["sent"], house.broker.depth("orders")) == (len(ORDERS), len(ORDERS))
     assert house("replay", "apply", plan["plan"])["sent"] == 0
-    assert house("query", "select count(*) as n from replays where state = 'confirmed'") == [
-        {"n": len(ORDERS)}
-    ]
     assert {row["replay_state"] for row in house("ls", "--where", "source = 'orders'")} == {"confirmed"}
     assert house("retain", "--apply", "--compact")["removed"] == len(ORDERS)
     assert house("verify")["balanced"] is True

@@ -70,19 +70,13 @@ def test_workers_get_the_rules_with_the_job(store: LocalStore, spark: SparkSessi
     assert not any(place.endswith("dlq.zip") for place in sys.path)
 
 
-def test_workers_without_the_program_are_one_line(store: LocalStore, spark: SparkSession) -> None:
-    said = lack(store, spark, "/no/python")
-    assert "on 127.0.0.1 cannot classify letters: there is no program /no/python" in said
-
-
-def test_workers_without_pyarrow_are_one_line(store: LocalStore, spark: SparkSession) -> None:
-    said = lack(store, spark, BARE)
-    assert f"{BARE} has no pyarrow; " in said
-    assert "spark.pyspark.python" in said
-
-
-def test_workers_with_another_python_are_one_line(
+def test_workers_that_cannot_classify_are_one_line(
     store: LocalStore, spark: SparkSession, of_another_version: str
 ) -> None:
-    said = lack(store, spark, of_another_version)
-    assert f"{of_another_version} is Python 3.99; every worker needs Python 3" in said
+    for python, *words in (
+        ("/no/python", "on 127.0.0.1 cannot classify letters: there is no program /no/python"),
+        (BARE, f"{BARE} has no pyarrow; ", "spark.pyspark.python"),
+        (of_another_version, f"{of_another_version} is Python 3.99; every worker needs Python 3"),
+    ):
+        said = lack(store, spark, python)
+        assert all(one in said for one in words), said
