@@ -2,10 +2,10 @@
 its queues."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from pika.exceptions import ChannelClosedByBroker
 from support.brokers.activemq.broker import ActiveMq
@@ -25,45 +25,40 @@ _numbers = count(1)
 PASSWORD = "DLQ_TEST_LAB_PASSWORD"
 
 
-class Place(Protocol):
+class Place(ABC):
     """What the trip needs of a broker, whichever it is."""
 
-    prefix: str
+    prefix = ""
     """What the names of queues and topics begin with, so that frameworks on one broker do not meet."""
     url: str
     """What the program connects to."""
     settings: str
     """The broker in `dlq.toml`."""
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = {}
     """For `dlq`: the password."""
 
+    def source(self, queue: str) -> str:
+        """The line of `dlq.toml` that names where letters lie."""
+        return f'queue = "{queue}"'
+
+    @abstractmethod
     def depth(self, queue: str) -> int:
         """Messages in a queue or topic; 0 where there is none of that name."""
-        ...
 
     def left(self) -> Mapping[str, int]:
         """Queues of this place that still hold messages for somebody -> how many; a log keeps what was
         read, so it tells none."""
-        ...
+        return {}
 
-    def source(self, queue: str) -> str:
-        """The line of `dlq.toml` that names where letters lie."""
-        ...
-
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to do
         """Take away what was made for this place."""
-        ...
 
 
-@dataclass
-class RabbitPlace:
+class RabbitPlace(Place):
     """A virtual host of its own."""
 
-    node: Node
-    prefix: str = ""
-
-    def __post_init__(self) -> None:
-        self.vhost = f"lab-{next(_numbers)}"
+    def __init__(self, node: Node) -> None:
+        self.node, self.vhost = node, f"lab-{next(_numbers)}"
         self.node.api("PUT", "vhosts", self.vhost)
         self.node.api("PUT", "permissions", self.vhost, "guest", configure=".*", write=".*", read=".*")
         self.url = self.node.url_of(self.vhost)
@@ -72,7 +67,7 @@ class RabbitPlace:
             f'kind = "rabbitmq"\nurl = "amqp://guest@127.0.0.1:{self.node.port}/{self.vhost}"\n'
             f'management_url = "{self.node.http}"\npassword_env = "{PASSWORD}"\n'
         )
-        self.variables: Mapping[str, str] = {PASSWORD: "guest"}
+        self.variables = {PASSWORD: "guest"}
 
     def depth(self, queue: str) -> int:
         channel = self._connection.channel()
@@ -89,15 +84,12 @@ class RabbitPlace:
         depths = {queue["name"]: self.depth(queue["name"]) for queue in queues}
         return {name: depth for name, depth in depths.items() if depth}
 
-    def source(self, queue: str) -> str:
-        return f'queue = "{queue}"'
-
     def close(self) -> None:
         self._connection.close()
         self.node.api("DELETE", "vhosts", self.vhost)
 
 
-class ArtemisPlace:
+class ArtemisPlace(Place):
     """Queues `PREFIX…` of an Artemis: at the third delivery a letter goes to `PREFIXdead`, what is too old to
     `PREFIXexpired`."""
 
@@ -108,7 +100,7 @@ class ArtemisPlace:
             f'kind = "activemq"\nurl = "{broker.url}"\nopenwire_url = "tcp://127.0.0.1:{broker.openwire}"\n'
             f'amqp_url = "amqp://127.0.0.1:{broker.amqp}"\npassword_env = "{PASSWORD}"\n'
         )
-        self.variables: Mapping[str, str] = {PASSWORD: broker.password}
+        self.variables = {PASSWORD: broker.password}
         self._management = Management(settings_of(broker))
         dead, expired = f"{self.prefix}dead", f"{self.prefix}expired"
         for name in (dead, expired):
@@ -131,9 +123,6 @@ class ArtemisPlace:
         ours = (name for name in self._management.queues() or () if name.startswith(self.prefix))
         return {name: depth for name in ours if (depth := self.depth(name))}
 
-    def source(self, queue: str) -> str:
-        return f'queue = "{queue}"'
-
     def close(self) -> None:
         self._do("removeAddressSettings", f"{self.prefix}#")
         for name in self._management.attribute("broker", "addressNames"):
@@ -142,10 +131,8 @@ class ArtemisPlace:
         self._management.close()
 
 
-class ClassicPlace:
+class ClassicPlace(Place):
     """A whole ActiveMQ Classic: all that dies or expires lies in `ActiveMQ.DLQ`, as it does by default."""
-
-    prefix = ""
 
     def __init__(self, broker: ActiveMq) -> None:
         self.url = f":@127.0.0.1:{broker.openwire}"
@@ -153,7 +140,6 @@ class ClassicPlace:
             f'kind = "activemq"\nurl = "{broker.url}"\nopenwire_url = "tcp://127.0.0.1:{broker.openwire}"\n'
             f'jolokia_url = "{broker.jolokia}"\n'
         )
-        self.variables: Mapping[str, str] = {}
         self._jolokia = Jolokia(settings_of(broker), artemis=False)
 
     def depth(self, queue: str) -> int:
@@ -162,52 +148,33 @@ class ClassicPlace:
     def left(self) -> Mapping[str, int]:
         return {name: facts.depth for name, facts in self._jolokia.queues().items() if facts.depth}
 
-    def source(self, queue: str) -> str:
-        return f'queue = "{queue}"'
 
-    def close(self) -> None:
-        pass
-
-
-class KafkaPlace:
+class KafkaPlace(Place):
     """Topics `PREFIX…` of a Kafka."""
 
     def __init__(self, node: Kafka, prefix: str) -> None:
         self.prefix, self._driver = f"{prefix}.", Driver(node.bootstrap)
         self.url = node.bootstrap
         self.settings = f'kind = "kafka"\nurl = "{node.url}"\n'
-        self.variables: Mapping[str, str] = {}
+
+    def source(self, queue: str) -> str:
+        return f'topic = "{queue}"'
 
     def depth(self, queue: str) -> int:
         topics = self._driver.admin.list_topics(timeout=PATIENCE).topics
         return self._driver.end(queue) if queue in topics else 0
 
-    def left(self) -> Mapping[str, int]:
-        return {}
 
-    def source(self, queue: str) -> str:
-        return f'topic = "{queue}"'
-
-    def close(self) -> None:
-        pass
-
-
-class RocketPlace:
+class RocketPlace(Place):
     """A cluster of RocketMQ: a group's dead lie in `%DLQ%GROUP`. Programs reach its network from ours."""
-
-    prefix = ""
 
     def __init__(self, cluster: RocketMQ) -> None:
         self.url = cluster.name_server
         self.settings = f'kind = "rocketmq"\nurl = "{cluster.url}"\n'
-        self.variables: Mapping[str, str] = {}
         self._driver = RocketDriver(cluster.addresses["broker-a"])
 
     def depth(self, queue: str) -> int:
         return len(self._driver.messages(queue))
-
-    def left(self) -> Mapping[str, int]:
-        return {}
 
     def source(self, queue: str) -> str:
         return f'group = "{queue.removeprefix("%DLQ%")}"'

@@ -22,7 +22,6 @@ app.conf.update(
 
 
 def pay(self, letter: str) -> None:
-    """Pay for an order."""
     told = {"retries": self.request.retries, "correlation_id": self.request.correlation_id}
     try:
         way = take(letter, [self.request.args, self.request.kwargs], {"id": self.request.id, **told})
@@ -44,13 +43,5 @@ if not MENDED:
     for each in LETTERS:
         task = "shop.renamed" if each.startswith("unknown.") else "shop.pay"
         app.send_task(task, kwargs={"letter": each})
-app.worker_main(
-    [
-        "worker",
-        "--pool=threads",
-        "--concurrency=1",
-        "--without-gossip",
-        "--without-mingle",
-        "--without-heartbeat",
-    ]
-)
+QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+app.worker_main(["worker", "--pool=threads", "--concurrency=1", *QUIET])

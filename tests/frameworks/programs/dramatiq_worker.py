@@ -24,7 +24,6 @@ SETTINGS: dict[str, Any] = {"queue_name": QUEUE, "max_retries": 5 if MENDED else
 
 @dramatiq.actor(actor_name="pay", throws=Refused, **SETTINGS)
 def pay(letter: str) -> None:
-    """Pay for an order."""
     message = CurrentMessage.get_current_message()
     assert message
     way = take(letter, [message.args, message.options], {"message_id": message.message_id})

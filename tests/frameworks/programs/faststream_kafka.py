@@ -16,8 +16,6 @@ app = FastStream(broker)
 
 
 class Order(BaseModel):
-    """What the handler takes."""
-
     letter: str
 
 
@@ -51,7 +49,6 @@ def marked(message: KafkaMessage, error: Exception) -> dict[str, str]:
 
 @app.after_startup
 async def send() -> None:
-    """The orders."""
     for letter in () if MENDED else LETTERS:
         await broker.publish({"letter": letter}, ORDERS, key=b"k", headers={"tenant": "7"})
 

@@ -17,15 +17,12 @@ app = FastStream(broker)
 
 
 class Order(BaseModel):
-    """What the handler takes."""
-
     letter: str
     amount: int | str if MENDED else int
 
 
 @broker.subscriber(SHOP, ack_policy=AckPolicy.REJECT_ON_ERROR)
 async def pay(order: Order, message: RabbitMessage) -> None:
-    """Pay for an order."""
     try:
         way = take(order.letter, message.body.decode(), dict(message.raw_message.headers))
     except Hiccup as error:
@@ -38,7 +35,6 @@ async def pay(order: Order, message: RabbitMessage) -> None:
 
 @app.after_startup
 async def send() -> None:
-    """The orders."""
     await broker.declare_queue(DEAD)
     for letter in () if MENDED else LETTERS:
         amount = "many" if letter.startswith("invalid.") else 7

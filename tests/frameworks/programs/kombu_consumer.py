@@ -13,8 +13,6 @@ WAYS: dict[str, dict[str, Any]] = {"compressed": {"compression": "gzip"}, "unrea
 
 
 class Shop(ConsumerMixin):
-    """Takes orders."""
-
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
@@ -24,7 +22,6 @@ class Shop(ConsumerMixin):
         return [consumer([SHOP], callbacks=[self.handle], accept=accept, on_decode_error=self.refuse)]
 
     def handle(self, body: Any, message: Message) -> None:
-        """Handle an order, or reject it."""
         try:
             failed = take(body["letter"], body, dict(message.headers))
         except Hiccup:

@@ -33,7 +33,6 @@ class Shop(MessagingHandler):
             self.on_timer_task(event)
 
     def on_link_opened(self, event: Any) -> None:
-        """Send what belongs to this queue."""
         if not event.link.is_sender:
             return
         for letter in LETTERS:
@@ -49,12 +48,10 @@ class Shop(MessagingHandler):
             event.container.schedule(0.4, self)
 
     def on_timer_task(self, event: Any) -> None:
-        """Receive."""
         for queue in (SHOP, WAIT):
             event.container.create_receiver(self.connection, queue)
 
     def on_message(self, event: Any) -> None:
-        """Handle an order."""
         message = event.message
         body = bytes(message.body) if isinstance(message.body, memoryview) else message.body
         told = {"id": repr(message.id), "content_type": message.content_type, "inferred": message.inferred}

@@ -32,7 +32,6 @@ OUTCOMES = {
 
 
 def begin() -> None:
-    """The topics, the group's settings and the orders."""
     admin = AdminClient(SERVER)
     dead = NewTopic(DEAD, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})
     for topic in admin.create_topics([NewTopic(ORDERS, 1, 1), dead]).values():
@@ -49,7 +48,6 @@ def begin() -> None:
 
 
 def outcome_of(order: Message) -> AcknowledgeType:
-    """What the member says of it."""
     headers: Mapping[str, Any] = {name: value.decode() for name, value in order.headers() or ()}
     try:
         way = take(headers["letter"], order.value().decode(), {**headers, "key": order.key().decode()})

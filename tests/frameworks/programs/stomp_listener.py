@@ -20,7 +20,6 @@ class Shop(stomp.ConnectionListener):
         self.connection, self.lost = connection, lost
 
     def on_message(self, frame: Any) -> None:
-        """Handle an order."""
         if self.lost.is_set():
             return
         try:
@@ -40,14 +39,12 @@ def own(headers: dict[str, str]) -> dict[str, str]:
 
 
 def connected() -> Any:
-    """A connection that has logged in."""
     connection = stomp.Connection12([(host, int(port))], auto_content_length=False)
     connection.connect(user, password, wait=True)
     return connection
 
 
 def consume_until_lost() -> None:
-    """One connection's life."""
     lost = threading.Event()
     connection = connected()
     connection.set_listener("shop", Shop(connection, lost))
