@@ -17,6 +17,8 @@ MOST_SECONDS = 25
 """Of processor time, as the clock says more of what else runs, beside which each second does less. 6 of them
 compile what its libraries bring; uv leaves that to the first import, and takes a third."""
 DIST = release_script("dist")
+DONE = "0 sent, 24 already in the ledger"
+"""What the demo says at its end."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def test_pip_installs_the_base_in_seconds_and_the_demo_goes_to_its_end(source: P
     run(*pip, "install", "--quiet", *fetched, ".", cwd=source, PIP_FIND_LINKS=str(wheels))
     told = run(python.with_name("dlq"), "demo", "--folder", "tour", cwd=tmp_path)
     took = seconds_of_children() - seconds
-    assert "0 sent, 24 already in the ledger" in told
+    assert DONE in told
     assert "install PySpark with: pip install 'dlq[spark]'" in " ".join(told.split())
     assert size_of(tmp_path / "venv") - size <= MOST_BYTES
     assert took <= MOST_SECONDS, f"{took:.1f} s"
@@ -62,7 +64,7 @@ def test_pip_installs_the_base_in_seconds_and_the_demo_goes_to_its_end(source: P
 def test_make_demo_in_a_fresh_clone_fetches_the_base_alone(source: Path) -> None:
     told = run("make", "demo", f"PYTHON={sys.executable}", cwd=source)
     assert "92 MB to fetch, 335 MB there" in told
-    assert "0 sent, 24 already in the ledger" in told
+    assert DONE in told
     assert 300_000_000 < size_of(source / ".venv") < 370_000_000
     assert not [*source.glob(".venv/lib/python*/site-packages/pyspark")]
     assert not (source / ".brokers").exists()
@@ -107,18 +109,12 @@ def by_pipx(typed: Callable[..., str]) -> None:
 
 
 @pytest.mark.usefixtures("by_pipx")
-def test_pipx_installs_it(typed: Callable[..., str]) -> None:
-    assert typed("dlq --version").startswith("dlq ")
-    assert "0 sent, 24 already in the ledger" in typed("dlq demo")
-
-
-def test_uvx_runs_it(typed: Callable[..., str]) -> None:
-    assert "0 sent, 24 already in the ledger" in typed(BY_UVX)
-
-
-def test_a_virtual_environment_takes_it(typed: Callable[..., str]) -> None:
+def test_pipx_uvx_and_a_virtual_environment_take_it(typed: Callable[..., str]) -> None:
     typed(BY_VENV)
-    assert typed("~/dlq/bin/dlq --version").startswith("dlq ")
+    for program in ("dlq", "~/dlq/bin/dlq"):
+        assert typed(f"{program} --version").startswith("dlq ")
+    for demo in ("dlq demo", BY_UVX):
+        assert DONE in typed(demo)
 
 
 def test_one_file_runs_on_python_alone(
@@ -128,11 +124,10 @@ def test_one_file_runs_on_python_alone(
     locked = ROOT / "requirements" / "release.txt"
     builders = environment(work / "venv", "build", "hatchling", "twine", "shiv", "uv", locked=locked)
     (source / "dist").mkdir()
-    DIST.one_file(
-        builders, work, DIST.packages(builders, source, work / "dist", 1_700_000_000), source / "dist"
-    )
+    wheel = DIST.packages(builders, source, work / "dist", 1_700_000_000)
+    DIST.one_file(builders, work, wheel, source / "dist")
     assert typed(ONE_FILE).startswith("dlq ")
-    assert "0 sent, 24 already in the ledger" in typed("python3 dist/dlq-pull.pyz demo")
+    assert DONE in typed("python3 dist/dlq-pull.pyz demo")
 
 
 @pytest.mark.usefixtures("by_pipx")
@@ -145,5 +140,5 @@ def test_a_shell_completes_commands(typed: Callable[..., str], home: Path) -> No
 
 def test_manual_pages_are_written(typed: Callable[..., str], home: Path) -> None:
     typed(MANUAL)
-    pages = home / ".local/share/man/man1"
-    assert (pages / "dlq-replay-plan.1").read_text().startswith('.TH "DLQ-REPLAY-PLAN" 1')
+    page = home / ".local/share/man/man1/dlq-replay-plan.1"
+    assert page.read_text().startswith('.TH "DLQ-REPLAY-PLAN" 1')

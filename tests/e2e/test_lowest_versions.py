@@ -8,7 +8,6 @@ Spark is installed in its lowest version, and does its work without a broker.
 import json
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,29 +34,11 @@ import json, sys
 from importlib.metadata import version
 print(json.dumps([version(name) for name in sys.argv[1:]]))
 """
-COMMANDS = """
-import json, os, sys, tempfile
-from dlq.cli.app import run
-told = os.dup(1)
-for line in sys.stdin:
-    with tempfile.TemporaryFile() as printed:
-        os.dup2(printed.fileno(), 1)
-        code = run(json.loads(line))
-        sys.stdout.flush()
-        printed.seek(0)
-        answer = json.dumps([code, printed.read().decode()])
-    os.write(told, answer.encode() + b"\\n")
-"""
 DEATH = {"reason": "rejected", "queue": "orders", "count": 1, "time": "2026-11-02T03:12:44Z"}
 LETTER = {
-    "broker_kind": "rabbitmq",
-    "queue": "orders.dlq",
-    "message_id": "order-1",
-    "headers": {
-        "x-death": [{"reason": "rejected", "queue": "orders", "count": 1, "time": "2026-11-02T03:12:44Z"}]
-    },
-    "body_text": '{"order": 1}',
-}
+    "broker_kind": "rabbitmq", "queue": "orders.dlq", "message_id": "order-1",
+    "headers": {"x-death": [DEATH]}, "body_text": '{"order": 1}',
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -71,28 +52,6 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install(python, "--no-deps", source)
     install(python, "pytest", "pytest-timeout", "hypothesis", "prometheus-client")
     return python
-
-
-@pytest.fixture
-def dlq(python: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """What `dlq WORDS...` of that environment prints, in a folder with an empty configuration; all of a test
-    are run by one process, which imports the libraries once."""
-    (tmp_path / "dlq.toml").touch()
-    command = [python, "-c", COMMANDS]
-    with subprocess.Popen(
-        command, cwd=tmp_path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        asked, told = process.stdin, process.stdout
-        assert asked is not None
-        assert told is not None
-
-        def run(*words: str) -> str:
-            print(json.dumps(words), file=asked, flush=True)
-            code, printed = json.loads(told.readline())
-            assert code == 0, words
-            return str(printed)
-
-        yield run
 
 
 def test_the_lowest_versions_are_installed(python: Path) -> None:
@@ -118,12 +77,13 @@ def test_what_depends_most_on_libraries_works_with_them(python: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_command_starts(python: Path) -> None:
-    assert "Usage: dlq" in subprocess.check_output([python.with_name("dlq"), "--help"], text=True)
+def test_letters_go_into_an_archive_are_shown_and_come_out(python: Path, tmp_path: Path) -> None:
+    def dlq(*words: str) -> str:
+        return subprocess.check_output([python.with_name("dlq"), *words], cwd=tmp_path, text=True)
 
-
-def test_letters_go_into_an_archive_are_shown_and_come_out(dlq: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "dlq.toml").touch()
     (tmp_path / "letters.jsonl").write_text(json.dumps(LETTER) + "\n")
+    assert "Usage: dlq" in dlq("--help")
     assert json.loads(dlq("import", "letters.jsonl", "-o", "json"))["records"] == 1
     row = json.loads(dlq("ls"))
     assert row["cause"] == "poison_ack"

@@ -49,29 +49,29 @@ def committed(*places: str) -> set[str]:
 FOLDERS = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
 
 
+def unpacked(wheel: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """What a wheel installs, and what it says of itself."""
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    said = {Path(name).name: data for name, data in held.items() if ".dist-info/" in name}
+    return {name: data for name, data in held.items() if ".dist-info/" not in name}, said
+
+
 def test_the_wheel_holds_every_module_and_what_they_read_and_nothing_else(wheels: list[Path]) -> None:
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert names == {f"dlq/{name}" for name in committed(*FOLDERS)}
-
-
-def test_the_wheel_says_what_it_is(wheels: list[Path]) -> None:
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        said = {Path(name).name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" in name}
-    metadata = message_from_bytes(said["METADATA"])
-    assert metadata["Version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert metadata["License-Expression"] == "Apache-2.0"
-    assert said["LICENSE"] == (ROOT / "LICENSE").read_bytes()
-    assert b"dlq = dlq.cli.app:main" in said["entry_points.txt"]
+    assert set(unpacked(wheels[0])[0]) == {f"dlq/{name}" for name in committed(*FOLDERS)}
 
 
 RELATIVE = re.compile(r"\]\((?!\w+:)[^)]*\)")
 
 
-def test_no_link_or_picture_of_the_long_description_leads_nowhere(wheels: list[Path]) -> None:
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
-        description = str(message_from_bytes(wheel.read(name)).get_payload())
+def test_the_wheel_says_what_it_is_and_no_link_of_it_leads_nowhere(wheels: list[Path]) -> None:
+    _, said = unpacked(wheels[0])
+    metadata = message_from_bytes(said["METADATA"])
+    assert metadata["Version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert said["LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    assert b"dlq = dlq.cli.app:main" in said["entry_points.txt"]
+    description = str(metadata.get_payload())
     assert description.startswith("# dlq")
     assert RELATIVE.findall(description) == []
     assert "the tutorial (`docs/tutorial.md`)" in description
