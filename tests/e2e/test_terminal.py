@@ -1,12 +1,11 @@
 """What a terminal gets: nothing of a letter that steers it, and no escapes for who wants none."""
 
 import json
-import os
-import pty
 from pathlib import Path
 
 import pytest
 from support import preloaded
+from support.terminals import converse
 
 HOSTILE = "a\u2028b\x9b31mc\u202ed\x7fe\x1b[2Jf"
 STEERING = ("\u2028", "\x9b", "\u202e", "\x7f", "\x1b")
@@ -23,19 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
     """What a terminal gets of the command, from both streams."""
-    screen, end = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200", **environment}
-    running = preloaded.start(words, folder, environment, terminal=end)
-    os.close(end)
-    seen = b""
-    try:
-        while piece := os.read(screen, 65_536):
-            seen += piece
-    except OSError:  # the last process let go of the terminal
-        pass
-    running.wait()
-    os.close(screen)
-    return seen.decode()
+    return converse(folder, words, TERM="xterm-256color", **environment)[1]
 
 
 @pytest.mark.parametrize("output", ["json", "jsonl", "csv", "table"])
@@ -48,7 +35,7 @@ def test_nothing_in_a_letter_steers_the_terminal(folder: Path, output: str) -> N
 def test_json_is_the_same_on_a_terminal_and_in_a_pipe_and_keeps_every_character(folder: Path) -> None:
     words = ["ls", "--columns", "message_id", "-o", "jsonl"]
     piped = preloaded.run(words, folder).stdout
-    assert on_a_terminal(folder, *words).replace("\r", "") == piped
+    assert on_a_terminal(folder, *words) == piped
     assert json.loads(piped) == {"message_id": HOSTILE}
 
 
