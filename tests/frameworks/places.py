@@ -104,16 +104,12 @@ class ArtemisPlace(Place):
         self._management = Management(settings_of(broker))
         dead, expired = f"{self.prefix}dead", f"{self.prefix}expired"
         for name in (dead, expired):
-            self._do(
+            self._management.operate(
                 "createQueue", json.dumps({"name": name, "address": name, "routing-type": "ANYCAST"}), True
             )
         told = {"deadLetterAddress": dead, "expiryAddress": expired, "maxDeliveryAttempts": 3}
         told |= dict.fromkeys(("defaultAddressRoutingType", "defaultQueueRoutingType"), "ANYCAST")
-        self._do("addAddressSettings", f"{self.prefix}#", json.dumps(told))
-
-    def _do(self, operation: str, *arguments: object) -> None:
-        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
-        self._management.ask(asked, json.dumps(arguments))
+        self._management.operate("addAddressSettings", f"{self.prefix}#", json.dumps(told))
 
     def depth(self, queue: str) -> int:
         facts = self._management.facts(queue)
@@ -124,10 +120,10 @@ class ArtemisPlace(Place):
         return {name: depth for name in ours if (depth := self.depth(name))}
 
     def close(self) -> None:
-        self._do("removeAddressSettings", f"{self.prefix}#")
+        self._management.operate("removeAddressSettings", f"{self.prefix}#")
         for name in self._management.attribute("broker", "addressNames"):
             if name.startswith(self.prefix):
-                self._do("deleteAddress", name, True)
+                self._management.operate("deleteAddress", name, True)
         self._management.close()
 
 
