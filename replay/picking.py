@@ -69,7 +69,7 @@ class Tally:
             found[broker] += letters
         return found
 
-    def stripped(self) -> Counter[str]:
+    def strips(self) -> Counter[str]:
         """Return what is not sent again -> of how many."""
         found: Counter[str] = Counter()
         for names, letters in self.stripped_together.items():

@@ -326,7 +326,7 @@ class Look:
     def _read_ledger(self) -> Hashable:
         settings, store = self.workspace.settings.ledger, self.workspace.store
         if location.is_server(settings):
-            return int(time.monotonic() / _FAR_SECONDS)
+            return int(time.monotonic() / _FAR_SECONDS), self._changes
         try:
             path = location.file_of(settings, store)
         except UsageError:

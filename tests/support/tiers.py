@@ -69,6 +69,7 @@ QUICK = (
     "tests/services/s3/test_archive.py",
     "tests/services/web/test_pages_in_chromium.py::test_hostile_letters_run_and_load_nothing",
     "tests/services/web/test_pages_in_chromium.py::test_the_whole_way_by_keyboard_alone",
+    "tests/services/web/test_two_servers.py",
     "tests/e2e/test_container.py::test_a_pod_runs",
     "tests/e2e/test_container.py::test_an_image_belongs",
     "tests/e2e/test_container.py::test_kubernetes_accepts",
