@@ -283,12 +283,12 @@ class Cluster(Clients):
         """Asked again while a leader is not known yet; what is not told in time is added to `untold`."""
         found: dict[Place, _Told] = {}
         again = dict.fromkeys(places, _UNTOLD)
-        for _ in patience.tries(self.timeout):
-            if not again:
-                break
+        for _ in patience.tries(self.timeout) if places else ():
             failed = self._ask_offsets([*again], which, level, found)
             again = {place: e for place, e in failed.items() if e.code() in (*_AGAIN, *_OUTDATED)}
             untold |= {p: self.trouble(e, str(p)) for p, e in failed.items() if p not in again}
+            if not again:
+                break
             if any(error.code() in _OUTDATED for error in again.values()):
                 self.names()  # which tells the library who leads now
         untold |= {p: self.trouble(e, str(p)) for p, e in again.items()}
