@@ -101,6 +101,7 @@ class Loader:
         return self._manifests[stem]
 
     def _load(self, stem: str) -> None:
+        self._stem, self._table = "", pa.table({})  # before the next one comes into memory
         try:
             self._table, self._digest = self._read(self._manifest(stem))
         except ArchiveError:

@@ -62,6 +62,8 @@ _NO_LIMIT = (
     "go in growing steps by dlq replay apply PLAN --ramp"
 )
 _MOST_AUDIENCES = 200
+_RECORDS = 2_000
+"""So many letters are looked at together."""
 
 
 class _Planner:
@@ -354,10 +356,12 @@ def _not_allowed(wanted: Wanted, patterns: Sequence[str]) -> str:
 
 
 def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, which are in the order of segments: of one alone the bodies are in memory."""
+    """Yield the rows, which are in the order of segments: of one alone the bodies are in memory, and of some
+    of its letters the records."""
     start = 0
     for run in pc.run_end_encode(rows["stem"]).run_ends.to_pylist():
-        yield rows.slice(start, run - start)
+        for at in range(start, run, _RECORDS):
+            yield rows.slice(at, min(_RECORDS, run - at))
         start = run
 
 
