@@ -219,6 +219,8 @@ def _standings(
             place = (one.origin, one.producer_id, one.consumer_id)
             of_consumer[place] = min(one.producer_seq, of_consumer.get(place, one.producer_seq))
     ranges = {place: _ranges(found) for place, found in numbers.items()}
+    newest = {place: max(found) for place, found in numbers.items()}
+    producers = {origin: len(found - {None}) for origin, found in of_queue.items()}
     consumers = len({one.consumer_id for one in burst} - {None})
     first_time = min((line.time for line in lines.values() if line.time is not None), default=None)
     failed = min((line.failed for line in lines.values() if line.failed is not None), default=None)
@@ -230,9 +232,9 @@ def _standings(
             connection,
             len(burst),
             consumers,
-            len(of_queue[one.origin] - {None}),
+            producers[one.origin],
             one.producer_seq,
-            max(numbers.get(producer, ()), default=None),
+            newest.get(producer),
             of_consumer.get((*producer, one.consumer_id)),
             first,
             last,

@@ -89,7 +89,7 @@ QUICK = (
 
 SLOW = (
     "tests/unit/analyzers/spark", "tests/unit/analyzers/test_hostile_texts.py",
-    "tests/unit/analyzers/test_shapes.py",
+    "tests/unit/analyzers/test_many_alike.py", "tests/unit/analyzers/test_shapes.py",
     "tests/unit/archive/test_bounded_files.py", "tests/unit/archive/test_brief.py",
     "tests/unit/archive/test_files.py", "tests/unit/archive/test_hostile_s3.py",
     "tests/unit/archive/test_odd_documents.py", "tests/unit/archive/test_views.py",

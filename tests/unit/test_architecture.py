@@ -38,10 +38,10 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4075, "connectors": 32660, "archive": 4440, "capture": 1020, "replay": 7705, "analyzers": 9925,
+    "core": 4075, "connectors": 32660, "archive": 4440, "capture": 1020, "replay": 7705, "analyzers": 9930,
     "reports": 3675, "operations": 4795, "web": 4050, "cli": 4450, "connectors/activemq": 9140,
     "connectors/amqp10": 1645, "connectors/kafka": 4590, "connectors/rabbitmq": 8060,
-    "connectors/rocketmq": 4940, "analyzers/groups": 2775, "analyzers/rules": 4100, "analyzers/spark": 1045,
+    "connectors/rocketmq": 4940, "analyzers/groups": 2780, "analyzers/rules": 4100, "analyzers/spark": 1045,
     "replay/ledger": 1780,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
