@@ -109,6 +109,15 @@ def column(records: Sequence[Record], name: str) -> list[Any]:
     return list(records.columns[at]) if isinstance(records, Columns) else [record[at] for record in records]
 
 
+def with_columns(records: Sequence[Record], **columns: Sequence[Any]) -> Sequence[Record]:
+    """Return the records with other values in some of their fields."""
+    if isinstance(records, Columns):
+        named = zip(COLUMNS, records.columns, strict=True)
+        return Columns([columns.get(name, values) for name, values in named])
+    rows = zip(records, *columns.values(), strict=True)
+    return [record._replace(**dict(zip(columns, row, strict=True))) for record, *row in rows]
+
+
 def collapse(values: Sequence[Any]) -> Column:
     """Return the values, once where they are all equal."""
     are_equal = values[0] == values[-1] and values.count(values[0]) == len(values)

@@ -38,8 +38,8 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4075, "connectors": 32660, "archive": 4440, "capture": 1020, "replay": 7705, "analyzers": 9930,
-    "reports": 3675, "operations": 4795, "web": 4050, "cli": 4450, "connectors/activemq": 9140,
+    "core": 4085, "connectors": 32670, "archive": 4440, "capture": 1020, "replay": 7705, "analyzers": 9930,
+    "reports": 3675, "operations": 4795, "web": 4050, "cli": 4450, "connectors/activemq": 9150,
     "connectors/amqp10": 1645, "connectors/kafka": 4590, "connectors/rabbitmq": 8060,
     "connectors/rocketmq": 4940, "analyzers/groups": 2780, "analyzers/rules": 4100, "analyzers/spark": 1045,
     "replay/ledger": 1780,

@@ -35,7 +35,8 @@ from dlq.connectors.activemq.openwire.codec.messages import (
 )  # fmt: skip
 from dlq.connectors.activemq.records.frames import Maker
 from dlq.connectors.activemq.stomp.codec import MESSAGE, OF_STOMP, Frame, escape
-from dlq.core.record import Record
+from dlq.core.columns import column, with_columns
+from dlq.core.record import NOTHING, Record
 
 _PREFIXES = {
     QUEUE: "/queue/", TOPIC: "/topic/", TEMP_QUEUE: "/remote-temp-queue/", TEMP_TOPIC: "/remote-temp-topic/",
@@ -66,13 +67,15 @@ _short_line = lru_cache(4096)(_line)
 def records_of(make: Maker, letters: Sequence[tuple[Dispatch, Frame]]) -> Sequence[Record]:
     """Return records of letters, with what `frame_of` has made of each."""
     records = make([frame for _, frame in letters])
-    untrue = [_is_untrue(letter.message) for letter, _ in letters]
-    if not any(untrue):
+    if not any(_is_untrue(letter.message) for letter, _ in letters):
         return records
-    return [
-        _with_true_headers(make, record, letter, frame) if is_untrue else record
-        for record, (letter, frame), is_untrue in zip(records, letters, untrue, strict=True)
-    ]
+    true = make([_true_frame(letter, frame) for letter, frame in letters])
+    ids = column(records, "record_id")
+    texts = [_texts_with_pairs(letter.message) for letter, _ in letters]
+    if not any(texts):
+        return with_columns(true, record_id=ids)
+    headers = [{**shown, **own} for shown, own in zip(column(true, "headers"), texts, strict=True)]
+    return with_columns(true, record_id=ids, headers=headers)
 
 
 def _is_untrue(message: Message | None) -> bool:
@@ -82,19 +85,26 @@ def _is_untrue(message: Message | None) -> bool:
     return _PAIR in message.properties or bool(properties_of(message).shadowing)
 
 
-def _with_true_headers(make: Maker, record: Record, letter: Dispatch, frame: Frame) -> Record:
-    """Return the record as the letter's own fields say, with the id that STOMP's headers make."""
+def _true_frame(letter: Dispatch, frame: Frame) -> Frame:
+    """Return what STOMP would show, if it showed a letter's own fields."""
     message = letter.message
-    if message is None:
-        return record
-    told = properties_of(message)
+    told = properties_of(message) if message is not None else None
+    if message is None or told is None or not told.shadowing:
+        return frame
     shadowing = {f"{PROPERTY}{name}": told.shown[name] for name in told.shadowing}
     own = {name: text for name, text in told.shown.items() if name not in told.shadowing}
     head = _head({**_standard(message), **_length(letter.kind, frame.body), **own})
-    [true] = make([frame._replace(head=head, properties={**(frame.properties or {}), **shadowing})])
-    values = map_of(message.properties)
-    texts = {name: value.value for name, value in values.items() if value.kind == "string" and name in own}
-    return true._replace(record_id=record.record_id, headers={**true.headers, **texts})
+    return frame._replace(head=head, properties={**(frame.properties or {}), **shadowing})
+
+
+def _texts_with_pairs(message: Message | None) -> Mapping[str, str]:
+    """Return the texts among a message's properties, where one may hold half a surrogate pair, but for those
+    with names of STOMP's headers."""
+    if message is None or not message.properties or _PAIR not in message.properties:
+        return NOTHING
+    values, shadowing = map_of(message.properties), properties_of(message).shadowing
+    texts = ((name, value.value) for name, value in values.items() if value.kind == "string")
+    return {name: text for name, text in texts if name not in shadowing}
 
 
 def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
