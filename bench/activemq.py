@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from support.brokers.activemq.broker import CLASSIC, ActiveMq
+from support.brokers.activemq.broker import CLASSIC, ActiveMq, Artemis, install
 from support.brokers.activemq.fixtures import settings_of
 
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
@@ -44,8 +44,7 @@ archive = "{folder}/archive"
 [brokers.legacy]
 kind = "activemq"
 url = "{url}"
-{openwire}
-jolokia_url = "{jolokia}"
+{more}
 [sources.bench]
 broker = "legacy"
 queue = "bench.dlq"
@@ -84,12 +83,15 @@ def java(broker: ActiveMq, what: str, letters: int, queue: str) -> float:
     source = Path(__file__).parent / "ActiveMqSpeed.java"
     text = source.read_text()
     program = broker.folder / source.name
+    home = install(CLASSIC[-1]) if broker.artemis else broker.home  # Artemis speaks to Classic's client
     program.write_text(text if broker.version.startswith("5.") else text.replace("javax.jms", "jakarta.jms"))
+    login = [f"-Dlogin=&jms.userName={broker.user}&jms.password={broker.password}"] if broker.user else []
     command = [
         "java",
         f"-Dow={broker.openwire}",
+        *login,
         "-cp",
-        f"{broker.home}/*",
+        f"{home}/*",
         str(program),
         what,
         str(letters),
@@ -111,8 +113,14 @@ def dlq(folder: Path, *arguments: str) -> tuple[dict[str, Any], float]:
 
 def configure(folder: Path, broker: ActiveMq, openwire: bool = False) -> None:
     """Write the configuration for the archive in this folder."""
-    line = f'openwire_url = "tcp://127.0.0.1:{broker.openwire}"' if openwire else ""
-    text = CONFIGURATION.format(folder=folder, url=broker.url, openwire=line, jolokia=broker.jolokia)
+    known = settings_of(broker)
+    settings = {
+        "password_env": known.password_env,
+        "jolokia_url": known.jolokia_url,
+        "openwire_url": f"tcp://127.0.0.1:{broker.openwire}" if openwire else None,
+    }
+    more = "\n".join(f'{name} = "{value}"' for name, value in settings.items() if value)
+    text = CONFIGURATION.format(folder=folder, url=known.url, more=more)
     (folder / "dlq.toml").write_text(text)
 
 
@@ -142,7 +150,8 @@ def measure(version: str, letters: int) -> dict[str, object]:
     """All figures on one broker."""
     folder = Path(tempfile.mkdtemp(prefix="dlq-bench-"))
     typed = folder / "openwire"
-    with ActiveMq(version, heap="1g", jvm=[]) as broker:
+    new = Artemis(heap="1g") if version == "artemis" else ActiveMq(version, heap="1g", jvm=[])
+    with new as broker:
         configure(folder, broker)
         known = settings_of(broker)
         fill(known, "bench.java", letters)
