@@ -6,7 +6,7 @@ public class ActiveMqSpeed {
     static final String ZEROS = "0".repeat(23);
 
     public static void main(String[] args) throws Exception {
-        String url = "tcp://127.0.0.1:" + System.getProperty("ow") + "?jms.watchTopicAdvisories=false" + System.getProperty("login", "");
+        String url = "tcp://127.0.0.1:" + System.getProperty("ow") + "?jms.watchTopicAdvisories=false" + System.getenv().getOrDefault("LOGIN", "");
         ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url);
         factory.getPrefetchPolicy().setQueuePrefetch(1000);
         Connection connection = factory.createConnection();

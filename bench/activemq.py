@@ -85,11 +85,10 @@ def java(broker: ActiveMq, what: str, letters: int, queue: str) -> float:
     program = broker.folder / source.name
     home = install(CLASSIC[-1]) if broker.artemis else broker.home  # Artemis speaks to Classic's client
     program.write_text(text if broker.version.startswith("5.") else text.replace("javax.jms", "jakarta.jms"))
-    login = [f"-Dlogin=&jms.userName={broker.user}&jms.password={broker.password}"] if broker.user else []
+    login = f"&jms.userName={broker.user}&jms.password={broker.password}" if broker.user else ""
     command = [
         "java",
         f"-Dow={broker.openwire}",
-        *login,
         "-cp",
         f"{home}/*",
         str(program),
@@ -97,7 +96,14 @@ def java(broker: ActiveMq, what: str, letters: int, queue: str) -> float:
         str(letters),
         queue,
     ]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(
+        command,
+        check=True,
+        env={**os.environ, "LOGIN": login},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     return float(done.stdout.split()[-1])
 
 

@@ -39,9 +39,8 @@ def digest(record: Record, target: Target, edited: bool, body_sha256: str | None
     them the length is among the values.
     """
     block = record.raw_properties
-    kind = None if block is None or edited else record.broker_kind
     values = (
-        _values_of(kind)(record),
+        _values_of(_kind_bound(record, edited))(record),
         *target,
         None if block is None else len(block),
         body_sha256 or sha256(_as_bytes(record.body)).hexdigest(),

@@ -123,8 +123,8 @@ class Destinations:
         self._bytes[destination] += size
         return None
 
-    def keeps_all(self, destination: Destination) -> bool:
-        """Return whether no letter that goes there is said to be lost, now or when it dies again."""
+    def says_nothing_of(self, destination: Destination) -> bool:
+        """Return whether nothing is known by which any letter that goes there would be lost."""
         limits = self._known(destination)
         return limits.letters is limits.size is None and not self.why_uncovered(destination)[1]
 

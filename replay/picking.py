@@ -69,8 +69,8 @@ class Tally:
             found[broker] += letters
         return found
 
-    def strips(self) -> Counter[str]:
-        """Return what is not sent again -> of how many."""
+    def count_stripped(self) -> Counter[str]:
+        """Return each name that is not sent again -> of how many letters."""
         found: Counter[str] = Counter()
         for names, letters in self.stripped_together.items():
             for name in names:
@@ -139,8 +139,8 @@ class Picker:
         self._business_keys: set[str] = set()
         self._open: set[Destination] = set()
         """Those that nothing is said against."""
-        self._keeping: set[Destination] = set()
-        """Those that nothing is said of to any letter that goes there."""
+        self._unremarked: set[Destination] = set()
+        """Those of which there is nothing to say, whatever letter goes there."""
         self._needs_coverage = any(one.coverage == "required" for one in settings.sources.values())
 
     def take(self, candidate: Candidate, known: Known) -> bool:
@@ -160,9 +160,9 @@ class Picker:
             return reason
         return (
             advised_against(record.record_id, candidate.advice, self._wanted)
-            or (self._replaced(record) if self.superseded.why else None)
-            or (self._sent_elsewhere(candidate, known) if known.elsewhere else None)
-            or (self._twin_sent(record, known) if known.twins else None)
+            or self._replaced(record)
+            or self._sent_elsewhere(candidate, known)
+            or self._twin_sent(record, known)
             or self._closed(candidate.destination)
             or self._twin(candidate)
             or self._risk(candidate)
@@ -291,11 +291,11 @@ class Picker:
     def _losing(self, candidate: Candidate) -> str | None:
         """Say that its target would lose it, at once or when it dies again."""
         destination = candidate.destination
-        if destination in self._keeping:
+        if destination in self._unremarked:
             return None
         why = self._uncovered(candidate) or self._no_room(candidate)
-        if not (why or self._needs_coverage) and self.destinations.keeps_all(destination):
-            self._keeping.add(destination)
+        if not (why or self._needs_coverage) and self.destinations.says_nothing_of(destination):
+            self._unremarked.add(destination)
         return why
 
     def _uncovered(self, candidate: Candidate) -> str | None:

@@ -272,7 +272,7 @@ class _Planner:
             audience=self._consumers(),
             targets=dict(targets.most_common()),
             left_out=dict(tally.left_out.most_common()),
-            stripped=dict(tally.strips().most_common()),
+            stripped=dict(tally.count_stripped().most_common()),
             warnings=dict(tally.warnings.most_common()) | unproven,
             told_by_letters=dict(tally.told_by_letters.most_common()),
             brokers=dict(tally.by_broker()),
