@@ -132,17 +132,28 @@ class Server:
         assert answer.status == 200, text
         return text
 
+    def send_form(
+        self, path: str, fields: Mapping[str, str | Sequence[str]], page: str = "/"
+    ) -> tuple[HTTPResponse, str]:
+        """Send a form of `page`, and what was answered."""
+        token = re.findall(r'name="form_token" value="(\w+)"', self.get(page))[0]
+        return self.ask("POST", path, {"form_token": token, **fields})
+
     def post(self, path: str, fields: Mapping[str, str | Sequence[str]], page: str = "/") -> str:
         """Send a form of `page`; where the browser goes next."""
-        token = re.findall(r'name="form_token" value="(\w+)"', self.get(page))[0]
-        answer, text = self.ask("POST", path, {"form_token": token, **fields})
+        answer, text = self.send_form(path, fields, page)
         assert answer.status == 303, text
         return str(answer.getheader("location"))
 
-    def apply_plan(self, plan: str) -> None:
-        """As a person does it, who has looked at the plan."""
+    def press_apply(self, plan: str) -> tuple[HTTPResponse, str]:
+        """Apply as a person does it, who has looked at the plan, and what was answered."""
         digest = re.findall(r'name="digest" value="(\w+)"', self.get(f"/plans/{plan}"))[0]
-        self.post(f"/plans/{plan}/apply", {"digest": digest}, f"/plans/{plan}")
+        return self.send_form(f"/plans/{plan}/apply", {"digest": digest}, f"/plans/{plan}")
+
+    def apply_plan(self, plan: str) -> None:
+        """Apply as a person does it; the page takes it."""
+        answer, text = self.press_apply(plan)
+        assert answer.status == 303, text
 
     def connect(self) -> socket.socket:
         """A connection that says nothing yet."""

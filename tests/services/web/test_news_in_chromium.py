@@ -10,16 +10,19 @@ from support.waiting import eventually
 def test_an_open_page_hears_of_an_apply_that_begins_later_and_of_a_server_that_is_gone(
     tmp_path: Path,
 ) -> None:
-    write_archive(tmp_path, 12)
+    write_archive(tmp_path, 90)
     with serving(tmp_path) as server, browsing(server.address) as page:
-        person, chosen = Person(page, server.port), {"source": "orders", "to": "queue:orders", "rate": "2"}
+        person, chosen = Person(page, server.port), {"source": "orders", "to": "queue:orders", "rate": "1"}
         made = server.enter().post("/plans", {**chosen, "any_advice": "1"}, "/plans/new?source=orders")
         plan = made.removeprefix("/plans/")
-        assert "0 of 12 confirmed; 12 not sent" in person.open(f"/replays/{plan}")
+        assert "0 of 90 confirmed; 90 not sent" in person.open(f"/replays/{plan}")
         server.apply_plan(plan)
-        person.wait_for(r"[1-9]\d* of 12 confirmed; going on")
+        person.wait_for(r"[1-9]\d* of 90 confirmed; going on")
         person.until("!document.querySelector('form[action$=stop] button').disabled")
         server.kill()
         person.wait_for("No news since .* UTC: the server does not answer")
         assert "going on" not in person.text
-        eventually(lambda: run(tmp_path, "replay", "status", plan)["states"]["confirmed"] == 12)
+        confirmed = lambda: int(run(tmp_path, "replay", "status", plan)["states"]["confirmed"])  # noqa: E731
+        before = confirmed()
+        eventually(lambda: confirmed() > before)
+        eventually(lambda: not run(tmp_path, "replay", "stop", plan)["stopping"])
