@@ -28,15 +28,16 @@ from dlq.analyzers.asked import Asked, Done
 from dlq.analyzers.classification import CLASSIFIED, Part, Terms
 from dlq.analyzers.conditions import asks_for_time
 from dlq.analyzers.groups.client_log import counts as counts_of_states
-from dlq.archive import analyses, manifests, parquet
+from dlq.archive import analyses, manifests
 from dlq.archive.analyses import KEPT, TABLES, Analysis, list_written
 from dlq.archive.housekeeping import steady_segments
-from dlq.archive.store import Store
+from dlq.archive.storage import parquet
+from dlq.archive.storage.store import Store
 from dlq.archive.store_facts import Snapshot
 from dlq.core import clock, documents
 from dlq.core.clock import Clock, iso
 from dlq.core.errors import ArchiveError, UsageError
-from dlq.core.ordinary import why_not
+from dlq.core.runtime.ordinary import why_not
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]

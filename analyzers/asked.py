@@ -9,7 +9,7 @@ from dlq.analyzers.classification import Part
 from dlq.analyzers.groups import stores
 from dlq.analyzers.groups.contract import Context
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.archive.store_facts import Snapshot
 from dlq.core import clock
 from dlq.core.settings import Settings

@@ -33,7 +33,7 @@ from dlq.archive.analyses import BESIDE, VERDICTS
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
 from dlq.core.brokers import plugins
-from dlq.core.interpreter import rare_garbage_collection
+from dlq.core.runtime.interpreter import rare_garbage_collection
 
 LARGEST_SHARE = 100_000
 """Letters of a task, as far as segments can be told apart."""

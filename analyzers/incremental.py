@@ -23,10 +23,11 @@ from dlq.analyzers.groups.contract import Member, OwnRows, Said
 from dlq.analyzers.groups.incidents import INCIDENTS, SLOT, Place, Slot
 from dlq.analyzers.groups.relations import EVERY
 from dlq.analyzers.plain import Compared, compare, take_censuses, write
-from dlq.archive import analyses, parquet
+from dlq.archive import analyses
 from dlq.archive.analyses import IN_FILES, SLOTS, VERDICTS, Analysis
 from dlq.archive.manifests import Manifest
-from dlq.core.interpreter import rare_garbage_collection
+from dlq.archive.storage import parquet
+from dlq.core.runtime.interpreter import rare_garbage_collection
 
 _SECOND = 1_000_000
 

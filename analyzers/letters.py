@@ -11,8 +11,8 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 
 from dlq.analyzers.rules import Letter
-from dlq.archive import parquet
 from dlq.archive.schema import check_cells, check_columns, column_values
+from dlq.archive.storage import parquet
 from dlq.core.record import COLUMNS, Record
 
 UNREAD = frozenset(

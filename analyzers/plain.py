@@ -21,11 +21,11 @@ from dlq.analyzers.groups.contract import Alike, Context, Member, Said
 from dlq.analyzers.tables import read_letters, values
 from dlq.archive import analyses
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.archive.store_facts import FACTS
 from dlq.core.errors import ArchiveError, UsageError
-from dlq.core.interpreter import rare_garbage_collection
-from dlq.core.ordinary import UNREADABLE
+from dlq.core.runtime.interpreter import rare_garbage_collection
+from dlq.core.runtime.ordinary import UNREADABLE
 from dlq.core.settings import Rule
 from dlq.core.store_facts import Fact
 

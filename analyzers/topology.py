@@ -18,7 +18,7 @@ from dlq.analyzers.rules import Facts
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core import clock
 from dlq.core.record import Record
 from dlq.core.settings import Settings

@@ -11,10 +11,11 @@ from dlq.analyzers.asked import Asked
 from dlq.analyzers.classification import CLASSIFIED
 from dlq.analyzers.conditions import condition, parts_of
 from dlq.analyzers.groups.classified import Identity
-from dlq.archive import parquet, segments
+from dlq.archive import segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
-from dlq.archive.store import Store
+from dlq.archive.storage import parquet
+from dlq.archive.storage.store import Store
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlq.archive import manifests, parquet
+from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
-from dlq.archive.names import check_inside
 from dlq.archive.schema import FORMAT_VERSION, SEGMENT
-from dlq.archive.store import LocalStore, Store, build
+from dlq.archive.storage import parquet
+from dlq.archive.storage.store import LocalStore, Store, build, check_inside
 from dlq.core import documents
 from dlq.core.errors import ArchiveError
 

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dlq.archive import manifests, parquet, segments
+from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT, to_table
-from dlq.archive.store import Store
+from dlq.archive.storage import parquet
+from dlq.archive.storage.store import Store
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import ArchiveError
 from dlq.core.identity import digest_of_ids

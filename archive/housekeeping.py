@@ -12,10 +12,10 @@ from dlq.archive import analyses, compaction, manifests, store_facts
 from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
 from dlq.archive.retention import Choice, choose, still_chosen
-from dlq.archive.store import LocalStore, Store
-from dlq.core import patience
+from dlq.archive.storage.store import LocalStore, Store
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, Busy, DlqError
+from dlq.core.runtime import patience
 from dlq.core.settings import Retain
 
 _UNFINISHED_AFTER = timedelta(days=1)

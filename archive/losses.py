@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from dlq.archive import manifests, segments
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, build
+from dlq.archive.storage.store import Store, build
 from dlq.core import documents
 from dlq.core.clock import iso, now
 from dlq.core.errors import ArchiveError

@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, Literal
 
-from dlq.archive.names import check_inside
-from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, build
+from dlq.archive.storage.parquet import MOST_ROWS
+from dlq.archive.storage.store import Store, build, check_inside
 from dlq.core import documents
 from dlq.core.errors import ArchiveError
 

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from dlq.archive.compaction import size_of
 from dlq.archive.manifests import Manifest
-from dlq.archive.parquet import readable
 from dlq.archive.segments import read
-from dlq.archive.store import Store
-from dlq.core import units
+from dlq.archive.storage.parquet import readable
+from dlq.archive.storage.store import Store
 from dlq.core.settings import Retain
+from dlq.core.values import units
 
 _OPEN = pa.array(["planned", "sending", "in_doubt", "held"])
 _COLUMNS = ["record_id", "captured_at"]

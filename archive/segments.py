@@ -13,11 +13,12 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlq.archive import manifests, parquet
+from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
-from dlq.archive.parquet import readable
 from dlq.archive.schema import check_cells, check_columns, to_table
-from dlq.archive.store import Store
+from dlq.archive.storage import parquet
+from dlq.archive.storage.parquet import readable
+from dlq.archive.storage.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.columns import column
 from dlq.core.identity import digest_of_ids

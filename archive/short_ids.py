@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dlq.archive.user_sql import run
 from dlq.core.errors import UsageError
 from dlq.core.identity import ID_HEX_DIGITS
-from dlq.core.suggestions import find_by_prefix
 from dlq.core.text import sql_literal
+from dlq.core.values.suggestions import find_by_prefix
 
 if TYPE_CHECKING:
     import duckdb

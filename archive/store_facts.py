@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core.clock import iso
 from dlq.core.store_facts import Fact
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from dlq.archive.store import Store, checked_format
-from dlq.core import bounded_json
+from dlq.archive.storage.store import Store, checked_format
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
+from dlq.core.runtime import bounded_json
 
 _FACTS: Mapping[str, Any] = {
     "delivery_limits": Mapping[str, int],

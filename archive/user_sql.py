@@ -12,9 +12,9 @@ from decimal import Decimal
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlq.archive.store import HELD
+from dlq.archive.storage.store import HELD
 from dlq.core.errors import ArchiveError, UsageError
-from dlq.core.suggestions import suggest
+from dlq.core.values.suggestions import suggest
 
 if TYPE_CHECKING:
     import duckdb

@@ -25,11 +25,12 @@ from weakref import finalize
 
 import pyarrow as pa
 
-from dlq.archive import analyses, brief, manifests, scratch, user_sql
+from dlq.archive import analyses, brief, manifests, user_sql
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT, to_records
-from dlq.archive.store import HELD, Store
+from dlq.archive.storage import scratch
+from dlq.archive.storage.store import HELD, Store
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, sql_literal

@@ -28,7 +28,7 @@ import psutil
 
 from dlq.archive import manifests
 from dlq.archive.analyses import latest
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Settings
 
 CAUSE_SQL = """

@@ -14,7 +14,7 @@ from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import to_table
 from dlq.archive.segments import encode, segment_name
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core.record import Death, Record
 
 ROWS = 10_000

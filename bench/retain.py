@@ -13,7 +13,7 @@ from hashlib import sha256
 import pyarrow as pa
 
 from dlq.archive import housekeeping, manifests, segments
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.clock import now
 from dlq.core.record import Record
 from dlq.core.settings import Retain

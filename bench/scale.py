@@ -21,7 +21,7 @@ from typing import Any
 import letters
 import psutil
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 
 COMMANDS = (
     ("analyze",),

@@ -26,13 +26,13 @@ from support.serving import Server, serving
 from views import ROWS, generate
 
 from dlq.archive import analyses, manifests
-from dlq.archive.store import Store, open_store
+from dlq.archive.storage.store import Store, open_store
 from dlq.connectors.base import Target
 from dlq.core.clock import iso, now
 from dlq.core.settings import Ledger
 from dlq.replay import ledger
-from dlq.replay.letters import Letter
-from dlq.replay.planfile import Draft, Header
+from dlq.replay.plans.letters import Letter
+from dlq.replay.plans.planfile import Draft, Header
 
 RUNS = 7
 IN_A_PLAN = 500

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dlq.analyzers import tables
 from dlq.archive import analyses, manifests, schema, segments, views
-from dlq.archive.store import Store, open_store
+from dlq.archive.storage.store import Store, open_store
 from dlq.core.identity import digest_of_ids
 
 ROWS = 10_000

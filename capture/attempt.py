@@ -15,13 +15,13 @@ from typing import Literal
 from dlq.archive import losses, manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.segments import commit
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.capture.deduplication import SEEN, Deduplicator
 from dlq.connectors.base import Batch, Gap, Reading, ReadRequest, Skipped
 from dlq.core.columns import column, join
 from dlq.core.errors import ArchiveError, DlqError
-from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
+from dlq.core.runtime.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.text import shorten
 
 SEGMENT_ROWS = 2_000

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from dlq.archive import compaction, manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import to_records
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core.brokers import plugin_of, resolve
 from dlq.core.columns import column
 from dlq.core.identity import Told, content_digest, ordinal_id, told_of

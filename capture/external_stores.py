@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from dlq.archive import manifests
 from dlq.archive import store_facts as snapshots
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.archive.store_facts import Snapshot
 from dlq.connectors import deadline
 from dlq.core import clock

@@ -11,12 +11,13 @@ from dlq.archive import losses, manifests, topology
 from dlq.archive.losses import Loss
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.segments import remove_uncommitted
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
 from dlq.capture.deduplication import Deduplicator
 from dlq.capture.source_aliases import name_letters
 from dlq.connectors.base import Gauge, Mode, Reading, ReadRequest
-from dlq.core import errors, patience
+from dlq.core import errors
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 _RECONNECTS_WITHOUT_PROGRESS = 2

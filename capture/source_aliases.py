@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq.archive import topology as of_pull
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core.brokers import plugin_of
 from dlq.core.errors import DlqError
 from dlq.core.settings import Broker, Settings, Source

@@ -25,9 +25,9 @@ from dlq.cli.exit import ExitCode, code_of
 from dlq.cli.memory import bound_for_now, bound_memory
 from dlq.core.brokers import all_named
 from dlq.core.errors import DlqError, UsageError, unwrap_interrupt, with_next_step
-from dlq.core.suggestions import suggest
 from dlq.core.text import encodable, for_terminal
-from dlq.core.units import MOST
+from dlq.core.values.suggestions import suggest
+from dlq.core.values.units import MOST
 
 _COMMANDS = {
     "Begin": ("demo", "init", "discover", "doctor", "coverage"),

@@ -182,7 +182,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
 
 def say_what_is_not_classified(context: Context) -> None:
     """Say in a line for people how many letters have no verdict."""
-    from dlq.operations.views import count_not_classified
+    from dlq.operations.reading.views import count_not_classified
 
     if letters := count_not_classified(context.workspace):
         have = "1 letter has" if letters == 1 else f"{letters:,} letters have"

@@ -8,10 +8,10 @@ from dlq.cli.context import Context
 from dlq.core.clock import now
 from dlq.core.errors import with_next_step
 from dlq.core.text import block_for_terminal, for_terminal
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 if TYPE_CHECKING:
-    from dlq.operations.sources import Finding
+    from dlq.operations.brokers.sources import Finding
 
 _MODES = ("copy", "drain")
 _COLUMNS = ("source", "broker", "version", "messages", "pulled by", *_MODES)

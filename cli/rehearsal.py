@@ -9,10 +9,10 @@ import typer
 from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.core.text import for_terminal, shorten
-from dlq.core.units import seconds
+from dlq.core.values.units import seconds
 
 if TYPE_CHECKING:
-    from dlq.operations.plans import PlanWanted
+    from dlq.operations.replays.plans import PlanWanted
 
 Plan = Annotated[
     str,
@@ -44,7 +44,7 @@ def rehearse(
 
     Example: dlq replay rehearse 20261121T0301
     """
-    from dlq.operations.rehearsing import Wanted, clean_rehearsal, rehearse_plan
+    from dlq.operations.replays.rehearsing import Wanted, clean_rehearsal, rehearse_plan
 
     context: Context = ctx.obj
     wanted = Wanted(limit, per_failure, seconds(time))
@@ -60,7 +60,7 @@ def narrow(context: Context, plan: str | None, wanted: "PlanWanted") -> "PlanWan
     named."""
     if plan is None:
         return wanted
-    from dlq.operations.rehearsing import take_passed
+    from dlq.operations.replays.rehearsing import take_passed
 
     return take_passed(context.workspace, plan, wanted)
 

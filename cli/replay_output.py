@@ -8,11 +8,11 @@ from dlq.cli.context import Context
 from dlq.cli.triage import show_came_back
 from dlq.core.clock import from_iso, now
 from dlq.core.text import block_for_terminal, for_terminal, shorten
-from dlq.core.units import human_seconds
-from dlq.operations.plans import COLUMNS, LEFT_OUT, Made
+from dlq.core.values.units import human_seconds
+from dlq.operations.replays.plans import COLUMNS, LEFT_OUT, Made
 from dlq.replay import still_queued
-from dlq.replay.consumed import IN_WORDS
-from dlq.replay.planfile import Header
+from dlq.replay.plans.planfile import Header
+from dlq.replay.runs.consumed import IN_WORDS
 from dlq.replay.states import STATES
 
 _MOST_ROWS = 20

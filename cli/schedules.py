@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from dlq.core.errors import UsageError
-from dlq.core.units import seconds
+from dlq.core.values.units import seconds
 
 _MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)
 _HOURS = (1, 2, 3, 4, 6, 8, 12)

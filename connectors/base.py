@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, strip_failure
+from dlq.core.headers.failure_headers import Keep, strip_failure
 from dlq.core.keys import KeyReader, key_reader
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -196,9 +196,9 @@ class Outgoing(NamedTuple):
     record: Record
     target: Target
     provenance: Mapping[str, str]
-    """What the replay leaves on it (`dlq.core.provenance`)."""
+    """What the replay leaves on it (`dlq.core.headers.provenance`)."""
     keep_headers: Keep = False
-    """What of its failure's headers goes along (`dlq.core.failure_headers`)."""
+    """What of its failure's headers goes along (`dlq.core.headers.failure_headers`)."""
 
 
 class Limits(NamedTuple):

@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from dlq.core import patience
 from dlq.core.errors import BrokerError
-from dlq.core.units import human_seconds
+from dlq.core.runtime import patience
+from dlq.core.values.units import human_seconds
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -5,8 +5,8 @@ import json
 import struct
 from typing import Any
 
-from dlq.core import bounded_json
 from dlq.core.clock import from_iso
+from dlq.core.runtime import bounded_json
 
 
 def wrong(value: Any, what: str) -> ValueError:

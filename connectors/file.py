@@ -20,10 +20,10 @@ from dlq.connectors.jsonl.console_formats import Reader
 from dlq.connectors.jsonl.format import check_document, fit, parse_line, record_of
 from dlq.connectors.local import user_files
 from dlq.connectors.records import stamp
-from dlq.core import bounded_json
 from dlq.core.errors import UsageError
-from dlq.core.ordinary import UNREADABLE
 from dlq.core.record import Record
+from dlq.core.runtime import bounded_json
+from dlq.core.runtime.ordinary import UNREADABLE
 
 UNNAMED = "import"
 """The broker of letters for which nobody has named one."""

@@ -25,7 +25,7 @@ from dlq.connectors.records import stamp
 from dlq.connectors.sending import WindowedPublisher
 from dlq.core.brokers import Plugin
 from dlq.core.errors import ConnectionLost, NotFound
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dlq.core.clock import iso
 from dlq.core.keys import KeyReader
 from dlq.core.record import Record
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 
 class Bound:

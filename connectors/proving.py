@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from dlq.connectors.base import Outgoing, Presence, Proof
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 
 _NONE: Mapping[int, str] = MappingProxyType({})
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from dlq.connectors.base import Batch, ReadRequest, Skipped
-from dlq.core import patience
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 _Arrived = TypeVar("_Arrived")
 """What comes from the broker."""

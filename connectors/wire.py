@@ -19,8 +19,8 @@ from typing import NamedTuple
 from dlq.connectors.base import Writing, keep_no_mark
 from dlq.connectors.net import outbound
 from dlq.connectors.net.links import FrameError, LinkLostError, SilentLinkError
+from dlq.connectors.net.protocols import foreign
 from dlq.core.errors import DlqError
-from dlq.core.protocols import foreign
 from dlq.core.text import for_terminal, shorten
 
 _RECEIVE_BYTES = 2**18

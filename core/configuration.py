@@ -11,9 +11,8 @@ from dataclasses import MISSING, fields, replace
 from functools import cache
 from typing import Any
 
-from dlq.core import documents, masks
+from dlq.core import documents
 from dlq.core.brokers import REGISTRY, plugin_of, plugins
-from dlq.core.checks import check
 from dlq.core.errors import ConfigError
 from dlq.core.settings import (
     Analysis,
@@ -32,8 +31,10 @@ from dlq.core.settings import (
     Source,
     Spark,
 )
-from dlq.core.suggestions import suggest
 from dlq.core.text import quote_value, shorten
+from dlq.core.values import masks
+from dlq.core.values.checks import check
+from dlq.core.values.suggestions import suggest
 
 LONGEST_NAME = 100
 """Characters: of brokers and sources there are files and locks, and no file system has room for 256."""

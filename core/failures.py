@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from dlq.core.clock import from_iso, iso
-from dlq.core.versions import is_older
+from dlq.core.values.versions import is_older
 
 State = Literal["new", "open", "snoozed", "resolved", "regressed"]
 ORDER: tuple[State, ...] = ("regressed", "new", "open", "resolved", "snoozed")

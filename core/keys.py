@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from dlq.core.errors import ConfigError
-from dlq.core.json_paths import EVERY, parse_path
 from dlq.core.text import encodable, quote_value
+from dlq.core.values.json_paths import EVERY, parse_path
 
 KeyReader = Callable[[str | None, Mapping[str, str], Mapping[str, str], bytes], str | None]
 """(message id, headers, properties, body) -> business key."""

@@ -93,7 +93,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Consumer:
-    """What the owner of a consumer knows of replays to it (`dlq.replay.owners`)."""
+    """What the owner of a consumer knows of replays to it (`dlq.replay.plans.owners`)."""
 
     name: str
     sources: tuple[str, ...]
@@ -145,7 +145,7 @@ class Mask:
     """What a masked view shows beside structure."""
 
     show: tuple[str, ...] = ()
-    """header:NAME (a pattern, too), json:$.path, or a column (`dlq.core.masks.COLUMNS`)."""
+    """header:NAME (a pattern, too), json:$.path, or a column (`dlq.core.values.masks.COLUMNS`)."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from pathlib import Path
 from rich.console import Console
 
 from dlq.cli.context import Context
-from dlq.operations.reporting import ReportWanted, make_report
-from dlq.reports import report, terminal
+from dlq.operations.reading.reporting import ReportWanted, make_report
+from dlq.reports import report
+from dlq.reports.formats import terminal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.servers.chromium import chromium

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.core.errors import UsageError
-from dlq.operations.connecting import warn_of_evidence
+from dlq.operations.brokers.connecting import warn_of_evidence
 from dlq.operations.outcome import ExitCode
 from dlq.operations.workspace import Workspace
 

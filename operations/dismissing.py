@@ -5,9 +5,9 @@ from contextlib import closing
 
 from dlq.archive import losses, user_sql
 from dlq.core.errors import UsageError
-from dlq.operations.connecting import warn_of_ledger
-from dlq.operations.selecting import Selection, choose
-from dlq.operations.views import open_views
+from dlq.operations.brokers.connecting import warn_of_ledger
+from dlq.operations.reading.selecting import Selection, choose
+from dlq.operations.reading.views import open_views
 from dlq.operations.workspace import Workspace
 from dlq.replay import dismissals, ledger
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dlq.archive import housekeeping
-from dlq.operations.connecting import warn_of_ledger
+from dlq.operations.brokers.connecting import warn_of_ledger
 from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 

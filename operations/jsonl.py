@@ -13,7 +13,7 @@ from dlq.analyzers import topology
 from dlq.archive import analyses, views
 from dlq.archive.manifests import BY_IMPORT
 from dlq.archive.schema import SEGMENT, to_records
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.archive.user_sql import condition, guarded, run
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.file import UNNAMED, FileConnector
@@ -24,15 +24,15 @@ from dlq.core.configuration import check_name
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Source
-from dlq.core.suggestions import suggest
 from dlq.core.text import quote_value
+from dlq.core.values.suggestions import suggest
 from dlq.operations.outcome import ExitCode
-from dlq.operations.selecting import Selection
+from dlq.operations.reading.selecting import Selection
+from dlq.operations.reading.views import open_views, read_events
 from dlq.operations.triage import Triage, classify_new
-from dlq.operations.views import open_views, read_events
 from dlq.operations.workspace import Workspace
 from dlq.reports import bundle
-from dlq.reports.masking import Masker
+from dlq.reports.letters.masking import Masker
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,13 +6,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from dlq.core import units
-from dlq.core.checks import check_collector
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Profile, Settings, Source
-from dlq.core.suggestions import suggest
 from dlq.core.text import quote_value
-from dlq.core.urls import without_password
+from dlq.core.values import units
+from dlq.core.values.checks import check_collector
+from dlq.core.values.suggestions import suggest
+from dlq.core.values.urls import without_password
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Mode

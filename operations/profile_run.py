@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dlq.core import bounded_json, patience, units
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
 from dlq.core.errors import DlqError
-from dlq.core.logs import Log
+from dlq.core.runtime import bounded_json, patience
+from dlq.core.runtime.logs import Log
+from dlq.core.values import units
+from dlq.operations.brokers.pulling import KEYS, pull_one, take_all
+from dlq.operations.brokers.sources import RUNS
 from dlq.operations.concurrency import Stop
 from dlq.operations.outcome import ExitCode, code_of, worst
 from dlq.operations.profile import Task
 from dlq.operations.programs import tell_program
 from dlq.operations.progress import Line
-from dlq.operations.pulling import KEYS, pull_one, take_all
-from dlq.operations.sources import RUNS
 from dlq.operations.time_limit import Clock, time_limit
 from dlq.operations.workspace import Workspace
 
@@ -188,7 +189,7 @@ class _Run:
     def _gather(self) -> None:
         """Gather the report's document, of this run's analysis, or of the one before if this one failed."""
         from dlq.archive import analyses
-        from dlq.operations.views import read_events, read_replays
+        from dlq.operations.reading.views import read_events, read_replays
         from dlq.replay import still_queued
         from dlq.reports import report
 
@@ -273,9 +274,9 @@ class _Run:
         self._workspace.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
 
     def _write_metrics(self, code: ExitCode, succeeded: float) -> None:
-        from dlq.archive.files import SHARED
-        from dlq.reports import metrics
-        from dlq.reports.files import write_text
+        from dlq.archive.storage.files import SHARED
+        from dlq.reports.formats import metrics
+        from dlq.reports.formats.files import write_text
 
         facts = metrics.RunFacts(
             self.outcome.sources, self.outcome.seconds, int(code), now() / 1e6, succeeded
@@ -287,7 +288,7 @@ class _Run:
             self.outcome.metrics = path
             self._log("metrics_written", to=path)
         if self._task.otlp is not None:
-            from dlq.reports.metrics_otlp import send
+            from dlq.reports.formats.metrics_otlp import send
 
             began = metrics.began(self._workspace.store)
             with time_limit(patience.ENDED, "the collector's answer does not end"):

@@ -11,8 +11,9 @@ from contextlib import suppress
 from time import monotonic
 
 from dlq.connectors.local import ownership
-from dlq.core import bounded_json, units
 from dlq.core.errors import UsageError
+from dlq.core.runtime import bounded_json
+from dlq.core.values import units
 
 _LOOK = 0.1
 """Seconds between two looks at how much a program has printed."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlq.core.units import human_bytes, human_seconds
+from dlq.core.values.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from dlq.capture.attempt import Tally
-    from dlq.replay.apply import Run
+    from dlq.replay.runs.apply import Run
 
 SILENT = 5.0
 """Seconds without news after which is said what is waited for."""

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import NoReturn
 
 from dlq.core.errors import DlqError
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _SHORTEST = 0.05
 _NO_TIME = "no time is left (max_time)"

@@ -57,7 +57,8 @@ def classify_new(workspace: Workspace, pull_ids: Collection[str], analyze: bool)
 def _read_verdicts(workspace: Workspace, analysis: "Analysis", new: Sequence[Manifest]) -> Iterator[_Verdict]:
     import pyarrow.compute as pc
 
-    from dlq.archive import analyses, parquet
+    from dlq.archive import analyses
+    from dlq.archive.storage import parquet
 
     pulls = {manifest.stem: manifest.pull_id for manifest in new}
     stems = pa.array(pulls, pa.string())
@@ -134,7 +135,7 @@ def list_came_back(workspace: Workspace, plan: str, classify: bool = True) -> li
     """Return the newest letters of `plan` that died again: `record_id, cause, failure` (in a line). Those
     that no analysis has classified yet are classified now, with `classify`, else told by their text."""
     from dlq.archive import views
-    from dlq.operations.views import open_views
+    from dlq.operations.reading.views import open_views
     from dlq.replay.came_back import newest
 
     with suppress(DlqError):  # without a verdict they are told by their text

@@ -7,13 +7,13 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 from dlq.core.errors import UsageError
-from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
+from dlq.core.values.suggestions import suggest
 
 if TYPE_CHECKING:
     import duckdb
 
-    from dlq.archive.store import Store
+    from dlq.archive.storage.store import Store
     from dlq.core.documents import Document
     from dlq.core.failures import Event
     from dlq.core.settings import Settings, Source
@@ -105,6 +105,6 @@ class Workspace:
 
 def open_workspace(settings: "Settings", listener: Listener, name: str | None = None) -> Workspace:
     """Return a workspace on the configured archive."""
-    from dlq.archive.store import open_store
+    from dlq.archive.storage.store import open_store
 
     return Workspace(settings, cache(partial(open_store, settings.archive)), listener, name)

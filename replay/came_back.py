@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from dlq.archive import user_sql, views
 from dlq.archive.manifests import BY_IMPORT
-from dlq.archive.store import Store
-from dlq.core.provenance import REPLAY_ID
+from dlq.archive.storage.store import Store
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
 

@@ -9,17 +9,19 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.connectors.base import Outgoing, Presence, Search
 from dlq.core.errors import BrokerError, DlqError, UsageError
-from dlq.replay import came_back, edits, marks, planfile, status
+from dlq.replay import came_back, status
 from dlq.replay.actor import actor
-from dlq.replay.apply import forget
-from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Entry, Ledger
-from dlq.replay.letters import make_outgoing
-from dlq.replay.load import Loader
-from dlq.replay.planfile import Checked
+from dlq.replay.plans import edits, planfile
+from dlq.replay.plans.letters import make_outgoing
+from dlq.replay.plans.planfile import Checked
+from dlq.replay.runs import marks
+from dlq.replay.runs.apply import forget
+from dlq.replay.runs.brokers import Brokers
+from dlq.replay.runs.load import Loader
 from dlq.replay.states import State
 
 _SHORTEST_PREFIX = 8

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core.errors import ArchiveError
-from dlq.replay import planfile
 from dlq.replay.ledger.contract import Ledger
-from dlq.replay.planfile import Header
+from dlq.replay.plans import planfile
+from dlq.replay.plans.planfile import Header
 from dlq.replay.states import MAY_SEND_AGAIN, STATES, State
 
 _CHUNK = 5_000

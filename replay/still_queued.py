@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.archive.views import Queued
 from dlq.core.brokers import plugin_of
 from dlq.core.settings import Settings
 
 if TYPE_CHECKING:
-    from dlq.replay.planfile import Header
+    from dlq.replay.plans.planfile import Header
 
 
 def is_left(manifest: Manifest, settings: Settings) -> bool:
@@ -44,7 +44,7 @@ def find_queued(store: Store, settings: Settings) -> Queued:
 
 def of_plan(store: Store, settings: Settings, header: "Header") -> dict[str, int]:
     """Source -> letters of the plan that lie in its queue still."""
-    from dlq.replay import planfile
+    from dlq.replay.plans import planfile
 
     gone: dict[str, frozenset[str]] = {}
     source_of: dict[str, str] = {}

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from dlq.archive import losses, manifests, segments, user_sql
 from dlq.archive.losses import Loss
 from dlq.archive.manifests import Manifest
-from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import REPLAYS
-from dlq.archive.store import Store
+from dlq.archive.storage.parquet import MOST_ROWS
+from dlq.archive.storage.store import Store
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.identity import digest_of_ids
 from dlq.core.settings import Settings

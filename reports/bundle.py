@@ -14,15 +14,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dlq.archive import analyses, manifests
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.archive.user_sql import run
 from dlq.core.failures import Event, by_fingerprint
-from dlq.replay import planfile
+from dlq.replay.plans import planfile
 
 if TYPE_CHECKING:
     import duckdb
 
-    from dlq.reports.masking import Masker
+    from dlq.reports.letters.masking import Masker
 
 _FORMAT = 1
 _MANIFEST = "manifest.json"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.archive import brief, views
 from dlq.archive.user_sql import run
-from dlq.core.failure_headers import strip_failure
+from dlq.core.headers.failure_headers import strip_failure
 
 if TYPE_CHECKING:
     import duckdb

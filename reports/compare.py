@@ -10,7 +10,7 @@ from dlq.core.documents import Document
 if TYPE_CHECKING:
     import duckdb
 
-    from dlq.archive.store import Store
+    from dlq.archive.storage.store import Store
 
 _TOP = 10
 _CAUSES = """

@@ -10,8 +10,8 @@ from dlq.core.causes import cause_in_words
 from dlq.core.clock import iso
 from dlq.core.failures import ORDER, Deaths, Event, Life, State, by_fingerprint, life
 from dlq.core.settings import Settings
-from dlq.core.suggestions import find_by_prefix
 from dlq.core.text import list_names
+from dlq.core.values.suggestions import find_by_prefix
 from dlq.reports.versions import add_versions
 
 if TYPE_CHECKING:

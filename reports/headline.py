@@ -7,7 +7,7 @@ from dlq.core import clock
 from dlq.core.causes import cause_in_words
 from dlq.core.documents import Document
 from dlq.core.text import list_names, shorten
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _SAID = 120
 _SENTENCES: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dlq.archive.user_sql import run
 from dlq.core.documents import Document
 from dlq.core.settings import Settings
-from dlq.replay.owners import TIMES, Owners, describe
+from dlq.replay.plans.owners import TIMES, Owners, describe
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlq.archive import analyses, losses, manifests, user_sql, views
-from dlq.archive.files import SHARED
-from dlq.archive.folder import PRIVATE
-from dlq.archive.store import Store
+from dlq.archive.storage.files import SHARED
+from dlq.archive.storage.folder import PRIVATE
+from dlq.archive.storage.store import Store
 from dlq.archive.views import Queued
 from dlq.core.clock import now
 from dlq.core.documents import Document
 from dlq.core.errors import NoLetters, UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Mask, Settings
-from dlq.core.suggestions import find_by_prefix, suggest
 from dlq.core.text import json_for_terminal
-from dlq.reports import compare, failures, owners, retention, sample, summary
-from dlq.reports.files import write_text
-from dlq.reports.masking import Masker
+from dlq.core.values.suggestions import find_by_prefix, suggest
+from dlq.reports import compare, failures, owners, retention, summary
+from dlq.reports.formats import sample
+from dlq.reports.formats.files import write_text
+from dlq.reports.letters.masking import Masker
 
 if TYPE_CHECKING:
     import duckdb
@@ -113,7 +114,7 @@ def _found(store: Store, analysis: str) -> str:
 def _terminal(document: Document) -> str:
     from rich.console import Console
 
-    from dlq.reports import terminal
+    from dlq.reports.formats import terminal
 
     file = io.StringIO()
     terminal.render(
@@ -128,13 +129,13 @@ def _json(document: Document) -> str:
 
 
 def _markdown(document: Document) -> str:
-    from dlq.reports import markdown
+    from dlq.reports.formats import markdown
 
     return markdown.render(document)
 
 
 def _html(document: Document) -> str:
-    from dlq.reports import html
+    from dlq.reports.formats import html
 
     return html.render(document)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import topology as of_pull
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.archive.user_sql import run
 from dlq.core.brokers import plugins
 

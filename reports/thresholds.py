@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import UsageError
-from dlq.core.suggestions import suggest
-from dlq.core.units import human_seconds, seconds
+from dlq.core.values.suggestions import suggest
+from dlq.core.values.units import human_seconds, seconds
 
 STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held", "dismissed")
 NAMES = (

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from dlq.archive import brief
 from dlq.archive.user_sql import run
 from dlq.core.failures import Deaths, Event, find_fix
-from dlq.core.json_paths import parse_path
 from dlq.core.settings import Settings
 from dlq.core.text import sql_literal
-from dlq.core.versions import LONGEST
+from dlq.core.values.json_paths import parse_path
+from dlq.core.values.versions import LONGEST
 
 if TYPE_CHECKING:
     import duckdb

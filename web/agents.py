@@ -28,20 +28,20 @@ from pydantic import Field
 from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.text import block_for_terminal, for_terminal, json_for_terminal, shorten, sql_literal
-from dlq.operations import proposals
-from dlq.operations.agent_query import run_agents_query
-from dlq.operations.books import list_transactions
-from dlq.operations.failures import list_failures, show_failure
-from dlq.operations.incidents import COLUMNS as INCIDENT_COLUMNS
-from dlq.operations.incidents import list_incidents
-from dlq.operations.letters import LettersWanted, list_letters, preview_body, show_letter
-from dlq.operations.plans import PlanWanted, list_plans, read_replay_status, show_plan
-from dlq.operations.reporting import describe_now
-from dlq.operations.selecting import Selection
+from dlq.operations.reading.agent_query import run_agents_query
+from dlq.operations.reading.books import list_transactions
+from dlq.operations.reading.failures import list_failures, show_failure
+from dlq.operations.reading.incidents import COLUMNS as INCIDENT_COLUMNS
+from dlq.operations.reading.incidents import list_incidents
+from dlq.operations.reading.letters import LettersWanted, list_letters, preview_body, show_letter
+from dlq.operations.reading.reporting import describe_now
+from dlq.operations.reading.selecting import Selection
+from dlq.operations.replays import proposals
+from dlq.operations.replays.plans import PlanWanted, list_plans, read_replay_status, show_plan
 from dlq.operations.workspace import Workspace
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 from dlq.reports.failures import COLUMNS as FAILURE_COLUMNS
-from dlq.reports.masking import Masker
+from dlq.reports.letters.masking import Masker
 
 _Seat = Callable[[str], Workspace]
 """The workspace at which an agent of that name sits."""

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dlq.core.errors import UsageError
-from dlq.core.extras import import_with_extra
+from dlq.core.runtime.extras import import_with_extra
 from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay.actor import name_agent
 from dlq.web import people

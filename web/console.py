@@ -17,11 +17,11 @@ from starlette.responses import RedirectResponse, Response
 
 from dlq.core.clock import iso, now
 from dlq.core.settings import Settings
-from dlq.operations.coverage import Covered, cover
-from dlq.operations.sources import inspect_sources
+from dlq.operations.brokers.coverage import Covered, cover
+from dlq.operations.brokers.sources import inspect_sources
 from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay.actor import mark_proven
-from dlq.reports.masking import Masker
+from dlq.reports.letters.masking import Masker
 from dlq.web.forms import Form
 from dlq.web.jobs import Jobs
 from dlq.web.look import Look

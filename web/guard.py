@@ -18,8 +18,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dlq.core import patience
 from dlq.core.clock import iso, now
+from dlq.core.runtime import patience
 from dlq.core.text import block_for_terminal, for_terminal
 
 LARGEST_FORM = 64 * 1024

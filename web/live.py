@@ -8,8 +8,8 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from dlq.core import patience
 from dlq.core.errors import DlqError
+from dlq.core.runtime import patience
 from dlq.web.guard import Refused
 from dlq.web.render import render_block
 

@@ -12,15 +12,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 from dlq.archive import analyses
-from dlq.archive.store import LocalStore
-from dlq.core import patience
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import DlqError, TookTooLong, UsageError
 from dlq.core.failures import Event
-from dlq.operations.views import look_again, open_views
+from dlq.core.runtime import patience
+from dlq.operations.reading.views import look_again, open_views
 from dlq.operations.workspace import Workspace
 from dlq.replay.ledger import location
 from dlq.replay.ledger import look as look_at_ledger
-from dlq.reports.masking import Masker
+from dlq.reports.letters.masking import Masker
 
 if TYPE_CHECKING:
     import duckdb

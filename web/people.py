@@ -18,10 +18,10 @@ from typing import Literal, NamedTuple
 
 from starlette.requests import HTTPConnection
 
-from dlq.core.checks import USER_HEADER
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Roles, Serve
 from dlq.core.text import quote_value
+from dlq.core.values.checks import USER_HEADER
 
 Right = Literal["read", "triage", "plan", "approve", "apply", "reconcile", "unmask"]
 RIGHTS = tuple(each.name for each in fields(Roles))

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from dlq.core import clock
 from dlq.core.text import block_for_terminal, for_terminal, shorten
-from dlq.core.units import human_bytes, human_seconds
+from dlq.core.values.units import human_bytes, human_seconds
 from dlq.reports import headline
 
 _SUFFIX = ".html.jinja"

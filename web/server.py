@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dlq.core import patience
 from dlq.core.errors import ConfigError, UsageError
+from dlq.core.runtime import patience
 from dlq.core.settings import Settings
 from dlq.operations.bearers import read_bearers
 from dlq.operations.workspace import Notes, open_workspace

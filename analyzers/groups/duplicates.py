@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from dlq.analyzers.groups.classified import Classified, Duplicate, Key, Sharing, number_of
 from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
 from dlq.core.brokers import plugin_of
-from dlq.core.rocketmq_topics import DEAD_LETTERS
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS
 
 MATCH_KEYS = ("same_message_id", "same_key", "same_body", "several_groups")
 """What letters of one broker can share; stronger kinds first."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from dlq.analyzers.groups.classified import Classified, Key
 from dlq.analyzers.groups.contract import Context, Member, Reduced, Relation, Said
 from dlq.analyzers.groups.values import highest, in_order, join_known, second
-from dlq.core.rocketmq_topics import DEAD_LETTERS
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
-from dlq.core.units import human_seconds, seconds
+from dlq.core.values.units import human_seconds, seconds
 
 _STATES = ("no_record", "unasked", "too_old", "abandoned", "consuming", "consumed_before", "consumed")
 """`store_state`: where several stores know a letter, the last of these holds."""

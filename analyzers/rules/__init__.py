@@ -30,8 +30,8 @@ from dlq.analyzers.rules.recording import RecordingLetter, as_letter
 from dlq.analyzers.rules.shapes import remember, spare
 from dlq.core.brokers import plugin_of, plugins
 from dlq.core.causes import proof_of
-from dlq.core.failure_headers import first_published
-from dlq.core.provenance import REPLAY_LAP
+from dlq.core.headers.failure_headers import first_published
+from dlq.core.headers.provenance import REPLAY_LAP
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from dlq.analyzers.rules.letter import Letter, body_field, first, once_per_letter
-from dlq.core.kafka_headers import died_at
-from dlq.core.rocketmq_topics import DEAD_LETTERS
+from dlq.core.headers.kafka_headers import died_at
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS
 
 _IN_HEADERS = (("task", "id"), ("task_name", "task_id"))
 """A header that names a task, and the one that stands beside it."""

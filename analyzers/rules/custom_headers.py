@@ -1,4 +1,4 @@
-"""What hands leave on a letter when they park it, under names of their own (`dlq.core.failure_headers`)."""
+"""What hands leave on a letter when they park it, under names of their own (`failure_headers`)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from dlq.analyzers.rules.letter import (
 )
 from dlq.analyzers.rules.stack import TRACEBACK
 from dlq.core.causes import MOVED
-from dlq.core.envelopes import read_envelope
-from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, HandWritten, by_hand, is_of_a_program
+from dlq.core.headers.envelopes import read_envelope
+from dlq.core.headers.failure_headers import CLASSES, MESSAGES, STACKS, HandWritten, by_hand, is_of_a_program
 
 _UNREAD_WORD = re.compile(
     r"(?:\A|[-_.])(?:deseriali[sz]\w*|unmarshal\w*|malformed|unpars\w*|pars(?:e|er|ing)|undecodable|decod(?:e|ing)"

@@ -1,4 +1,4 @@
-"""What frameworks leave on a letter when they park it: rows of `dlq.core.frameworks`, and what no row tells.
+"""What frameworks leave on a letter when they park it: rows of `frameworks` in core, and what no row tells.
 
 Framework evidence wins over an older death history, which then still gives attempts and origin.
 """
@@ -28,11 +28,11 @@ from dlq.analyzers.rules.letter import (
     whole,
     whole_characters,
 )
-from dlq.core import frameworks as rows
 from dlq.core.clock import to_micros
-from dlq.core.envelopes import Stamps, read_stamps, read_task
-from dlq.core.failure_headers import decode_name
-from dlq.core.frameworks import Framework, Told
+from dlq.core.headers import frameworks as rows
+from dlq.core.headers.envelopes import Stamps, read_stamps, read_task
+from dlq.core.headers.failure_headers import decode_name
+from dlq.core.headers.frameworks import Framework, Told
 
 _UNMARSHALLED = re.compile(r"\b(?:cannot|can't|failed to|could not|error) unmarshal|^(?:json|proto|xml): ")
 _SNEAKERS = {"error", "num_attempts", "failed_at"}

@@ -23,10 +23,10 @@ from dlq.analyzers.rules.letter import (
     whole,
     whole_characters,
 )
-from dlq.core import frameworks as rows
 from dlq.core.causes import MOVED
-from dlq.core.frameworks import Framework
-from dlq.core.kafka_headers import OF_SHARE_GROUP, Origin, died_at
+from dlq.core.headers import frameworks as rows
+from dlq.core.headers.frameworks import Framework
+from dlq.core.headers.kafka_headers import OF_SHARE_GROUP, Origin, died_at
 
 _REJECTED = "Offset rejected by client."
 _LIMIT = "Offset delivery count exceeded the threshold."

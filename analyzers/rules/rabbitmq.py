@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dlq.analyzers.rules.deaths import death_text, history, text_of
 from dlq.analyzers.rules.frameworks import counted_deaths, is_superseded
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, once_per_letter
-from dlq.core.failure_headers import attempts_of_retries
+from dlq.core.headers.failure_headers import attempts_of_retries
 from dlq.core.record import Death
 
 _NOTHING: Mapping[str, str] = {}

@@ -23,8 +23,8 @@ from dlq.analyzers.rules.letter import (
     whole,
 )
 from dlq.core.clock import iso
-from dlq.core.provenance import REPLAY_ID
-from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY, origin_of
+from dlq.core.headers.provenance import REPLAY_ID
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY, origin_of
 
 DEFAULT_RESERVED_HOURS = 72
 _DEFAULT_RETRIES = 16

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from dlq.archive import parquet
-from dlq.archive.folder import Folder
 from dlq.archive.schema import SEGMENT
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.storage import parquet
+from dlq.archive.storage.folder import Folder
+from dlq.archive.storage.store import LocalStore, Store
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from dlq.analyzers.spark import shipping
-from dlq.archive import scratch
+from dlq.archive.storage import scratch
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from dlq.archive import scratch
+from dlq.archive.storage import scratch
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from dlq.analyzers.groups.classified import Classified, Identity, Key, number_of
 from dlq.analyzers.groups.conclusions import Change, conclude, with_rule
 from dlq.analyzers.groups.contract import Alike, Context, Relation
 from dlq.analyzers.spark.files import Files
-from dlq.archive import analyses, parquet
+from dlq.archive import analyses
+from dlq.archive.storage import parquet
 from dlq.archive.store_facts import FACTS
 from dlq.core.settings import Rule
 from dlq.core.store_facts import Fact

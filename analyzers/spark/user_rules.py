@@ -11,8 +11,8 @@ from dlq.analyzers.conditions import condition
 from dlq.analyzers.spark.files import spark_schema
 from dlq.analyzers.spark.tasks import Item, Shares, key_of_rule
 from dlq.analyzers.user_rules import check_rules
-from dlq.archive import parquet
 from dlq.archive.schema import SEGMENT
+from dlq.archive.storage import parquet
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 

@@ -7,7 +7,7 @@ import typer
 
 from dlq.cli import completion
 from dlq.core.errors import UsageError
-from dlq.core.suggestions import suggest
+from dlq.core.values.suggestions import suggest
 
 if TYPE_CHECKING:
     from dlq.analyzers.analysis import Engine
@@ -53,7 +53,7 @@ def analyze(
     Example: dlq analyze --since 24h
     """
     from dlq.operations.analysis import AnalysisWanted, analyze_archive
-    from dlq.operations.selecting import read_moment
+    from dlq.operations.reading.selecting import read_moment
 
     context: Context = ctx.obj
     if engine not in _ENGINES:

@@ -10,7 +10,7 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 
 if TYPE_CHECKING:
-    from dlq.operations.coverage import Covered
+    from dlq.operations.brokers.coverage import Covered
     from dlq.reports.thresholds import Threshold
 
 _MOST_FIXES = 20
@@ -42,8 +42,9 @@ def coverage(
 
     Example: dlq coverage shop --fail-on "lost > 0"
     """
-    from dlq.operations.coverage import COUNTS, cover
-    from dlq.reports import coverage_svg, files, thresholds
+    from dlq.operations.brokers.coverage import COUNTS, cover
+    from dlq.reports import thresholds
+    from dlq.reports.formats import coverage_svg, files
 
     context: Context = ctx.obj
     bounds = thresholds.parse(fail_on or [], COUNTS)
@@ -55,7 +56,7 @@ def coverage(
 
 
 def _show(context: Context, found: "Covered") -> None:
-    from dlq.operations.coverage import COLUMNS
+    from dlq.operations.brokers.coverage import COLUMNS
 
     if context.output == "json":
         context.emit(found.document)

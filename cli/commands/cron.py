@@ -13,8 +13,8 @@ from dlq.cli import completion, schedules
 from dlq.cli.context import Context, config_path, write_line
 from dlq.cli.schedules import Call
 from dlq.core.errors import UsageError
-from dlq.core.suggestions import suggest
-from dlq.core.units import seconds
+from dlq.core.values.suggestions import suggest
+from dlq.core.values.units import seconds
 
 if TYPE_CHECKING:
     from dlq.core.settings import Settings

@@ -93,7 +93,7 @@ def _by_spark(context: Context, config: Path) -> None:
     """Let Spark classify the same archive and print whether any verdict differs, or what that would take."""
     from dlq.analyzers.spark.session import list_missing
     from dlq.archive import analyses
-    from dlq.archive.store import open_store
+    from dlq.archive.storage.store import open_store
     from dlq.reports.compare import differing_verdicts
 
     if lacking := list_missing():

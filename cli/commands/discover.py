@@ -12,7 +12,7 @@ from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlq.operations.discovering import Discovered
+    from dlq.operations.brokers.discovering import Discovered
 
 _COLUMNS = ("broker", "queue", "kind", "depth", "consumers", "oldest", "configured", "because")
 
@@ -38,7 +38,7 @@ def discover(
 
 def look_around(context: Context, broker: str | None = None, write: bool = True) -> int:
     """Show what looks like a dead-letter queue on this broker, or on all, and perhaps add sources."""
-    from dlq.operations.discovering import discover as look
+    from dlq.operations.brokers.discovering import discover as look
 
     found = look(context.workspace, broker)
     _show(context, found.document)
@@ -68,9 +68,9 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def _write(context: Context, found: "Discovered") -> None:
-    from dlq.archive.files import replacing
+    from dlq.archive.storage.files import replacing
     from dlq.connectors.local import user_files
-    from dlq.operations.discovering import write_sources
+    from dlq.operations.brokers.discovering import write_sources
 
     path = Path(context.config or DEFAULT_CONFIG)
     try:

@@ -44,7 +44,7 @@ def dismiss(
     Example: dlq dismiss --where "cause = 'expired'" --reason "prices are sent anew each hour"
     """
     from dlq.operations import dismissing
-    from dlq.operations.selecting import Selection
+    from dlq.operations.reading.selecting import Selection
 
     context: Context = ctx.obj
     if lost:

@@ -9,7 +9,7 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 
 if TYPE_CHECKING:
-    from dlq.operations.sources import Finding
+    from dlq.operations.brokers.sources import Finding
 
 _COLUMNS = (
     "source", "version", "depth", "facts", "changes", "harm", "leaves_out", "warnings", "error",
@@ -33,7 +33,7 @@ def doctor(
 
     Example: dlq doctor orders
     """
-    from dlq.operations.sources import add_oldest, inspect_own, inspect_sources
+    from dlq.operations.brokers.sources import add_oldest, inspect_own, inspect_sources
 
     context: Context = ctx.obj
     chosen = context.workspace.sources(sources or [])

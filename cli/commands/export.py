@@ -40,8 +40,8 @@ def export(
     Example: dlq export --incident 20261102-0310 --mask incident.zip
     """
     from dlq.operations.jsonl import export_bundle, export_letters
-    from dlq.operations.selecting import Selection
-    from dlq.reports.masking import Masker
+    from dlq.operations.reading.selecting import Selection
+    from dlq.reports.letters.masking import Masker
 
     context: Context = ctx.obj
     selection = Selection(where, source, since, incident, failure, text)
@@ -57,8 +57,8 @@ def export(
 
 
 def _written(file: str, content: "Content", mask: bool) -> int:
-    from dlq.archive.files import SHARED
-    from dlq.archive.folder import PRIVATE
+    from dlq.archive.storage.files import SHARED
+    from dlq.archive.storage.folder import PRIVATE
 
     try:
         with _opened(file, SHARED if mask else PRIVATE) as sink:
@@ -71,7 +71,7 @@ def _written(file: str, content: "Content", mask: bool) -> int:
 
 @contextmanager
 def _opened(file: str, mode: int) -> Iterator[BinaryIO]:
-    from dlq.archive.files import replacing
+    from dlq.archive.storage.files import replacing
     from dlq.connectors.file import open_binary
 
     with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:

@@ -59,7 +59,7 @@ def ls(
 
     Example: dlq failures ls --state new --state regressed
     """
-    from dlq.operations.failures import list_failures
+    from dlq.operations.reading.failures import list_failures
     from dlq.reports.failures import COLUMNS
 
     context: Context = ctx.obj
@@ -78,7 +78,7 @@ def show(ctx: typer.Context, fingerprint: _Failure) -> None:
 
     Example: dlq failures show 1f0c2d3e
     """
-    from dlq.operations.failures import show_failure
+    from dlq.operations.reading.failures import show_failure
 
     context: Context = ctx.obj
     _show(context, show_failure(context.workspace, fingerprint))
@@ -96,7 +96,7 @@ def assign(
 
     Example: dlq failures assign 1f0c2d3e --reason "I know that gateway"
     """
-    from dlq.operations.failures import assign_failure
+    from dlq.operations.reading.failures import assign_failure
 
     context: Context = ctx.obj
     if nobody and owner:
@@ -110,7 +110,7 @@ def note(ctx: typer.Context, fingerprint: _Failure, text: str, as_: _As = None) 
 
     Example: dlq failures note 1f0c2d3e "the gateway's certificate ended; ticket 4711"
     """
-    from dlq.operations.failures import note_failure
+    from dlq.operations.reading.failures import note_failure
 
     context: Context = ctx.obj
     _show(context, note_failure(context.workspace_of(as_), fingerprint, text))
@@ -132,7 +132,7 @@ def snooze(
 
     Example: dlq failures snooze 1f0c2d3e --until 3d --reason "the supplier fixes it on Monday"
     """
-    from dlq.operations.failures import snooze_failure
+    from dlq.operations.reading.failures import snooze_failure
 
     context: Context = ctx.obj
     _show(context, snooze_failure(context.workspace_of(as_), fingerprint, until, letters, reason))
@@ -154,7 +154,7 @@ def resolve(
 
     Example: dlq failures resolve 1f0c2d3e --in 2.4.1
     """
-    from dlq.operations.failures import resolve_failure
+    from dlq.operations.reading.failures import resolve_failure
 
     context: Context = ctx.obj
     _show(context, resolve_failure(context.workspace_of(as_), fingerprint, reason, version))
@@ -165,7 +165,7 @@ def reopen(ctx: typer.Context, fingerprint: _Failure, reason: _Reason = "", as_:
 
     Example: dlq failures reopen 1f0c2d3e --reason "it was another cause"
     """
-    from dlq.operations.failures import reopen_failure
+    from dlq.operations.reading.failures import reopen_failure
 
     context: Context = ctx.obj
     _show(context, reopen_failure(context.workspace_of(as_), fingerprint, reason))

@@ -16,7 +16,7 @@ def incidents(ctx: typer.Context) -> None:
 
     Example: dlq incidents -o json
     """
-    from dlq.operations.incidents import COLUMNS, list_incidents
+    from dlq.operations.reading.incidents import COLUMNS, list_incidents
 
     context: Context = ctx.obj
     found = list_incidents(context.workspace)
@@ -31,8 +31,8 @@ def incidents(ctx: typer.Context) -> None:
 
 
 def _draw(context: "Context", found: list[dict[str, Any]]) -> None:
+    from dlq.reports.formats.incidents_text import table
     from dlq.reports.incidents import next_step
-    from dlq.reports.incidents_text import table
 
     if found:
         context.console.print(table(found))

@@ -11,9 +11,9 @@ import typer
 
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode
-from dlq.core import urls
 from dlq.core.brokers import plugin_of, plugins
 from dlq.core.errors import UsageError
+from dlq.core.values import urls
 
 
 def init(
@@ -35,7 +35,7 @@ def init(
 
     Example: dlq init --url amqp://dlq@rabbit.example/ --api https://rabbit.example:15671
     """
-    from dlq.archive.files import replacing
+    from dlq.archive.storage.files import replacing
 
     context: Context = ctx.obj
     path = context.config or DEFAULT_CONFIG

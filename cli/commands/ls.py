@@ -58,8 +58,8 @@ def ls(
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
     from dlq.archive.views import LS_COLUMNS
-    from dlq.operations import letters
-    from dlq.operations.selecting import Selection
+    from dlq.operations.reading import letters
+    from dlq.operations.reading.selecting import Selection
 
     context: Context = ctx.obj
     for_eyes = context.output == "table" and columns is None

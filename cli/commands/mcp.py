@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from dlq.cli.memory import bound_memory
-from dlq.core.extras import import_with_extra
+from dlq.core.runtime.extras import import_with_extra
 from dlq.operations.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def mcp(ctx: typer.Context) -> None:
 def _end(_signal: int, _frame: "FrameType | None") -> NoReturn:
     """End at once: a thread waits for standard input, and would be waited for until something comes there.
     What a tool writes is there whole or not at all."""
-    from dlq.archive import scratch
+    from dlq.archive.storage import scratch
 
     scratch.remove()
     os.write(2, b"dlq: interrupted\n")

@@ -8,12 +8,12 @@ from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.cli.triage import show_died
-from dlq.core import units
 from dlq.core.errors import UsageError
+from dlq.core.values import units
 
 if TYPE_CHECKING:
     from dlq.capture.pull import PullResult
-    from dlq.operations.pulling import Pulled
+    from dlq.operations.brokers.pulling import Pulled
 
 _MODE_HELP = (
     "copy leaves the messages in the broker, drain removes them once they are durable (default: the source's "
@@ -58,7 +58,7 @@ def pull(
 
     Example: dlq pull orders --mode drain --max-time 5m
     """
-    from dlq.operations.pulling import PullWanted, pull_sources
+    from dlq.operations.brokers.pulling import PullWanted, pull_sources
 
     context: Context = ctx.obj
     if mode not in (None, "copy", "drain"):
@@ -75,7 +75,7 @@ def pull(
 
 
 def _show(context: Context, done: "Pulled") -> None:
-    from dlq.operations.pulling import COLUMNS, KEYS
+    from dlq.operations.brokers.pulling import COLUMNS, KEYS
 
     if done.died is None:
         return
@@ -93,7 +93,7 @@ def _show(context: Context, done: "Pulled") -> None:
 
 def _cells(result: "PullResult | None") -> list[Any]:
     """Return the cells of a result; of a source that was not read all is left empty but a word."""
-    from dlq.operations.pulling import KEYS
+    from dlq.operations.brokers.pulling import KEYS
 
     if result is None:
         return ["not read", *[None] * (len(KEYS) - 2)]

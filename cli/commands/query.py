@@ -25,7 +25,7 @@ def query(
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """
-    from dlq.operations.letters import run_query
+    from dlq.operations.reading.letters import run_query
 
     context: Context = ctx.obj
     bound_memory(OF_SQL)

@@ -15,7 +15,7 @@ from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
 
 if TYPE_CHECKING:
-    from dlq.operations.plans import Made
+    from dlq.operations.replays.plans import Made
     from dlq.replay.reconcile import Decision
 
 _Plan = Annotated[
@@ -126,10 +126,10 @@ def plan(
 
     Example: dlq replay plan --where "cause = 'application_error'"
     """
-    from dlq.operations.plans import PlanWanted, make_plan
-    from dlq.operations.selecting import Selection
-    from dlq.replay import edits
-    from dlq.replay.wanted import Wanted
+    from dlq.operations.reading.selecting import Selection
+    from dlq.operations.replays.plans import PlanWanted, make_plan
+    from dlq.replay.plans import edits
+    from dlq.replay.plans.wanted import Wanted
 
     context: Context = ctx.obj
     asks = _asks(context, apply_now, yes)
@@ -190,7 +190,7 @@ def approve(
 
     Example: dlq replay approve 20261121T0301
     """
-    from dlq.operations.plans import approve_plan
+    from dlq.operations.replays.plans import approve_plan
 
     context: Context = ctx.obj
     document = approve_plan(context.workspace_of(as_), plan, reason)
@@ -232,16 +232,16 @@ def _apply(
     """Apply a plan, in growing steps where it is said how much of one may die again, and show it beside
     `more`."""
     from dlq.cli.replay_output import show_states
-    from dlq.operations.applying import apply_plan
-    from dlq.operations.plans import is_in_order
+    from dlq.operations.replays.applying import apply_plan
+    from dlq.operations.replays.plans import is_in_order
 
     workspace = context.workspace
     if release or is_in_order(workspace, plan):
-        from dlq.operations.in_order import apply_in_order
+        from dlq.operations.replays.in_order import apply_in_order
 
         done = apply_in_order(workspace, plan, max_share, release)
     elif max_share is not None:  # what came back is pulled, and classified
-        from dlq.operations.ramping import ramp_plan
+        from dlq.operations.replays.ramping import ramp_plan
 
         done = ramp_plan(workspace, plan, max_share)
     else:
@@ -265,8 +265,8 @@ def status(
     Example: dlq replay status
     """
     from dlq.cli.replay_output import show_plans, show_states
-    from dlq.operations.applying import code_of_states
-    from dlq.operations.plans import list_plans, read_replay_status
+    from dlq.operations.replays.applying import code_of_states
+    from dlq.operations.replays.plans import list_plans, read_replay_status
 
     context: Context = ctx.obj
     if plan is None:
@@ -290,7 +290,7 @@ def check(ctx: typer.Context, plan: _Plan) -> int:
     Example: dlq replay check 20261121T0301
     """
     from dlq.cli.replay_output import show_checked
-    from dlq.operations.owners import check_replay
+    from dlq.operations.replays.owners import check_replay
 
     context: Context = ctx.obj
     checked = check_replay(context.workspace, plan)
@@ -326,7 +326,7 @@ def reconcile(
     Example: dlq replay reconcile 20261121T0301 --sent 3f2a9c10
     """
     from dlq.cli.replay_output import show_resolved
-    from dlq.operations.applying import reconcile_plan
+    from dlq.operations.replays.applying import reconcile_plan
 
     context: Context = ctx.obj
     decision = _decision(
@@ -344,7 +344,7 @@ def stop(ctx: typer.Context, plan: _Plan) -> None:
 
     Example: dlq replay stop 20261121T0301
     """
-    from dlq.operations.applying import stop_plan
+    from dlq.operations.replays.applying import stop_plan
 
     context: Context = ctx.obj
     document = stop_plan(context.workspace, plan)
@@ -365,7 +365,7 @@ def rate(
 
     Example: dlq replay rate 20261121T0301 20
     """
-    from dlq.operations.applying import change_rate
+    from dlq.operations.replays.applying import change_rate
 
     context: Context = ctx.obj
     document = change_rate(context.workspace, plan, per_second)

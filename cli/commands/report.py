@@ -71,8 +71,8 @@ def report(
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
-    from dlq.operations.reporting import ReportWanted, make_report
-    from dlq.operations.selecting import Selection
+    from dlq.operations.reading.reporting import ReportWanted, make_report
+    from dlq.operations.reading.selecting import Selection
     from dlq.reports import report as reports
     from dlq.reports import thresholds
 
@@ -105,7 +105,7 @@ def _check(context: Context, document: Mapping[str, Any], bounds: "Sequence[Thre
 
 def _print(context: Context, document: dict[str, Any], format_: str | None) -> None:
     from dlq.reports import report as reports
-    from dlq.reports import terminal
+    from dlq.reports.formats import terminal
 
     if format_ is None:
         context.emit(document, lambda: terminal.render(context.console, document))

@@ -6,7 +6,7 @@ import typer
 
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
-from dlq.core.units import human_bytes
+from dlq.core.values.units import human_bytes
 
 
 def retain(

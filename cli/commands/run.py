@@ -7,11 +7,11 @@ import typer
 from dlq.cli import completion
 from dlq.cli.context import Context, show_trace, to_stderr
 from dlq.cli.exit import ExitCode, code_of
-from dlq.core import logs
 from dlq.core.errors import Busy, DlqError, UsageError, with_next_step
-from dlq.core.logs import Log
-from dlq.core.suggestions import suggest
+from dlq.core.runtime import logs
+from dlq.core.runtime.logs import Log
 from dlq.core.text import for_terminal
+from dlq.core.values.suggestions import suggest
 
 
 def run(

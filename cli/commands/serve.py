@@ -8,7 +8,7 @@ import typer
 
 from dlq.cli.context import config_path, to_stderr
 from dlq.cli.memory import bound_memory
-from dlq.core.extras import import_with_extra
+from dlq.core.runtime.extras import import_with_extra
 
 if TYPE_CHECKING:
     from dlq.cli.context import Context

@@ -8,7 +8,7 @@ import typer
 from dlq.cli.context import Context
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
-from dlq.core.units import human_bytes
+from dlq.core.values.units import human_bytes
 
 
 def show(
@@ -34,15 +34,15 @@ def show(
 
     Example: dlq show 1f0c2d3e4b5a
     """
-    from dlq.archive.files import SHARED
-    from dlq.archive.folder import PRIVATE
-    from dlq.operations.letters import show_letter
-    from dlq.reports.letter import with_readable_body
+    from dlq.archive.storage.files import SHARED
+    from dlq.archive.storage.folder import PRIVATE
+    from dlq.operations.reading.letters import show_letter
+    from dlq.reports.letters.letter import with_readable_body
 
     context: Context = ctx.obj
     masker = None
     if mask:
-        from dlq.reports.masking import Masker  # which takes a tenth of the command
+        from dlq.reports.letters.masking import Masker  # which takes a tenth of the command
 
         masker = Masker(context.settings.mask)
     letter = show_letter(context.workspace, record_id, masker, explain and body is None)
@@ -53,8 +53,8 @@ def show(
 
 
 def _draw(context: Context, letter: Document, full: bool) -> None:
-    from dlq.operations.letters import preview_body
-    from dlq.reports import explain, letter_text
+    from dlq.operations.reading.letters import preview_body
+    from dlq.reports.letters import explain, letter_text
 
     letter_text.render(context.console, letter, preview_body(letter, full))
     if "explain" in letter:
@@ -63,10 +63,10 @@ def _draw(context: Context, letter: Document, full: bool) -> None:
 
 def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: int) -> None:
     """Write the whole body, piece by piece, however much it unpacks to. Raises UsageError."""
-    from dlq.archive.files import replacing
+    from dlq.archive.storage.files import replacing
     from dlq.connectors.file import open_binary
-    from dlq.operations.letters import unpack_body
-    from dlq.reports.unpacking import pieces
+    from dlq.operations.reading.letters import unpack_body
+    from dlq.reports.letters.unpacking import pieces
 
     try:
         packed = unpack_body(letter)

@@ -18,7 +18,7 @@ def verify(ctx: typer.Context) -> int:
 
     Example: dlq verify -o json
     """
-    from dlq.operations.books import verify_books
+    from dlq.operations.reading.books import verify_books
 
     context: Context = ctx.obj
     document = verify_books(context.workspace)

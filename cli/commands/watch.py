@@ -14,7 +14,7 @@ from dlq.cli.context import Context, wants_no_escapes
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
-from dlq.core.units import human_seconds, seconds_ahead
+from dlq.core.values.units import human_seconds, seconds_ahead
 
 _ALL = "\x1b[H\x1b[J"
 """Go to the first line, and make the screen empty."""
@@ -39,7 +39,7 @@ def watch(
 
     Example: dlq watch orders --every 2s
     """
-    from dlq.operations.watching import Watching
+    from dlq.operations.brokers.watching import Watching
 
     context: Context = ctx.obj
     pause = seconds_ahead(every)

@@ -18,8 +18,8 @@ from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.values import NULL, span
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, strip_failure
-from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
+from dlq.core.headers.failure_headers import Keep, strip_failure
+from dlq.core.headers.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, Record
 
 _EXPIRY = {message.HEADER: message.TTL, message.PROPERTIES: 8}

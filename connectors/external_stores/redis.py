@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.connectors import deadline
 from dlq.connectors.local.credentials import password_of
-from dlq.core import clock, patience
+from dlq.core import clock
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable, UsageError
+from dlq.core.runtime import patience
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, reason_of
 from dlq.connectors.local.credentials import password_of
-from dlq.core import patience
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
+from dlq.core.runtime import patience
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
 

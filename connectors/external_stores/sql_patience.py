@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dlq.core import patience
+from dlq.core.runtime import patience
 
 LARGEST_ANSWER = 4 * 2**30
 """Bytes by which this process may grow meanwhile: a file of the archive may unpack to as much."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dlq.core.brokers import plugins
 from dlq.core.errors import UsageError
-from dlq.core.suggestions import suggest
+from dlq.core.values.suggestions import suggest
 
 _T = TypeVar("_T")
 _BETWEEN = re.compile(r"[\s,\[\]]*")

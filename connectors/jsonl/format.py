@@ -18,8 +18,8 @@ from dlq.core.errors import UsageError
 from dlq.core.identity import ID_HEX_DIGITS, content_id, is_record_id
 from dlq.core.keys import KeyReader
 from dlq.core.record import COLUMNS, Death, Record
-from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
+from dlq.core.values.suggestions import suggest
 
 _MASKED = "masked"
 """The field of a line that `dlq export --mask` wrote: not all that it holds is what was captured."""

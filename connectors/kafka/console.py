@@ -12,7 +12,7 @@ from dlq.connectors.kafka.records.header_texts import bytes_of
 from dlq.connectors.kafka.records.messages import coordinates
 from dlq.connectors.kafka.records.raw import VALUE_WAS_NULL, RawRecord, encode
 from dlq.core.errors import UsageError
-from dlq.core.kafka_headers import died_at
+from dlq.core.headers.kafka_headers import died_at
 
 
 def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from dlq.connectors.kafka.records.raw import (
     sent_of,
 )
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import (
+from dlq.core.headers.failure_headers import (
     Answers,
     HeaderScrub,
     Keep,
@@ -38,9 +38,9 @@ from dlq.core.failure_headers import (
     taken_away,
     tells,
 )
-from dlq.core.frameworks import Inside
-from dlq.core.kafka_headers import SHARE_GROUP, SPRING_RETRY, TELL_THE_PARTITION, died_at
-from dlq.core.provenance import REPLAY_PREFIX
+from dlq.core.headers.frameworks import Inside
+from dlq.core.headers.kafka_headers import SHARE_GROUP, SPRING_RETRY, TELL_THE_PARTITION, died_at
+from dlq.core.headers.provenance import REPLAY_PREFIX
 from dlq.core.record import Record
 
 LOOKS_DEAD = re.compile(

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlq.connectors.local import ownership, user_files
-from dlq.core import patience
 from dlq.core.brokers import Holder
 from dlq.core.errors import AccessDenied, ConfigError
+from dlq.core.runtime import patience
 from dlq.core.settings import Broker
 
 _SETTINGS = ("password_file", "password_command", "password_env")

@@ -21,10 +21,11 @@ from urllib.parse import urlsplit
 from dlq.connectors import deadline
 from dlq.connectors.net.tls import client_context
 from dlq.connectors.wire import why_unreachable
-from dlq.core import patience, units
 from dlq.core.errors import ConfigError
+from dlq.core.runtime import patience
 from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
+from dlq.core.values import units
 
 LARGEST = 32 * 2**20
 """Bytes of an answer; 50,000 queues take a third of it."""

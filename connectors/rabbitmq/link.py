@@ -17,7 +17,6 @@ from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.net.tls import client_context
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.wire import why_unreachable
-from dlq.core import units
 from dlq.core.errors import (
     AccessDenied,
     BrokerError,
@@ -30,6 +29,7 @@ from dlq.core.errors import (
     UsageError,
 )
 from dlq.core.text import for_terminal
+from dlq.core.values import units
 
 _HEARTBEAT = 120
 """Seconds. The broker gives up after two of them without a byte, so a slow disk has four minutes."""

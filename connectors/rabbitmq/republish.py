@@ -20,8 +20,16 @@ from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, SHORT
 from dlq.connectors.rabbitmq.records.amqp10 import ENCODED_BODY, headers_of, properties_of
 from dlq.connectors.rabbitmq.records.envelope import Way, decoded, first_delivered, what_changes
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Answers, HeaderScrub, Keep, ask_values, restart, restart_told, taken_away
-from dlq.core.message_ids import logged_id
+from dlq.core.headers.failure_headers import (
+    Answers,
+    HeaderScrub,
+    Keep,
+    ask_values,
+    restart,
+    restart_told,
+    taken_away,
+)
+from dlq.core.headers.message_ids import logged_id
 from dlq.core.record import Record
 
 MAX_FRAME = 131_072

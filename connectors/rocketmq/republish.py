@@ -15,10 +15,10 @@ from dlq.connectors.rocketmq.link.message import BATCH, COMPRESSION, encode_prop
 from dlq.connectors.rocketmq.look.limits import NONE, Attributes, warnings, why_refused, why_unnamed
 from dlq.connectors.rocketmq.records.bodies import COMPRESSED
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, strip_failure
-from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
+from dlq.core.headers.failure_headers import Keep, strip_failure
+from dlq.core.headers.provenance import REPLAY_ID, REPLAY_PREFIX
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
 from dlq.core.record import Record
-from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
 
 UNIQUE_KEY = "UNIQ_KEY"
 SHARDING_KEY = "__SHARDINGKEY"

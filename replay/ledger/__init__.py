@@ -9,13 +9,13 @@ from typing import TypeVar
 import pyarrow as pa
 
 from dlq.archive.schema import REPLAYS
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.connectors.local import user_files
 from dlq.core.errors import Busy, UsageError
 from dlq.core.failures import Event
-from dlq.core.interpreter import rare_garbage_collection
+from dlq.core.runtime.interpreter import rare_garbage_collection
 from dlq.core.settings import Ledger as LedgerSettings
-from dlq.core.units import seconds
+from dlq.core.values.units import seconds
 from dlq.replay.ledger import file, location
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.ledger.database import File

@@ -15,8 +15,8 @@ from dlq.core.clock import uptime
 from dlq.core.errors import DlqError, SendingEnded
 from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
-from dlq.replay.letters import Letter
-from dlq.replay.marks import Mark
+from dlq.replay.plans.letters import Letter
+from dlq.replay.runs.marks import Mark
 from dlq.replay.states import State
 
 FRESH_SHARE = 1 / 3

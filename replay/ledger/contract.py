@@ -10,15 +10,15 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dlq.archive.processes import is_running
-from dlq.core import bounded_json
+from dlq.archive.storage.processes import is_running
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event
+from dlq.core.runtime import bounded_json
 from dlq.replay.states import State
 
 if TYPE_CHECKING:
-    from dlq.replay.letters import Letter
+    from dlq.replay.plans.letters import Letter
 
 COLUMNS = (
     "key", "plan", "number", "record_id", "target", "lap", "state", "owner", "lease_until", "sent_at",

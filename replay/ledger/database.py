@@ -15,9 +15,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError
+from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 from dlq.replay.ledger import snapshot
 

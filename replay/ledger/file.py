@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from dlq.archive import scratch
-from dlq.archive.folder import Folder, NotOrdinaryError
-from dlq.core import patience
+from dlq.archive.storage import scratch
+from dlq.archive.storage.folder import Folder, NotOrdinaryError
 from dlq.core.errors import ArchiveError, Busy
+from dlq.core.runtime import patience
 
 _WAL = "-wal"
 _NEVER_THERE = "-journal"

@@ -13,8 +13,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlq.archive.folder import Folder
-from dlq.archive.store import Store, build
+from dlq.archive.storage.folder import Folder
+from dlq.archive.storage.store import Store, build
 from dlq.core import documents
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Ledger

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, ODD, reason_of
 from dlq.connectors.local.credentials import password_of
-from dlq.core import patience
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
+from dlq.core.runtime import patience
 from dlq.core.settings import Ledger
-from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
+from dlq.core.values.suggestions import suggest
 from dlq.replay.ledger import snapshot
 from dlq.replay.ledger.database import Row, Transaction, insert_text, select_text
 from dlq.replay.states import State

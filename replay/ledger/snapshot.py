@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dlq.archive.schema import REPLAYS
-from dlq.core import patience
 from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event
+from dlq.core.runtime import patience
 from dlq.core.text import for_terminal, sql_literal
 from dlq.replay.ledger.contract import event_of
 from dlq.replay.ledger.file import check_opened

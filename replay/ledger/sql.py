@@ -18,7 +18,7 @@ from dlq.core.failures import Event
 from dlq.replay.ledger import snapshot
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
 from dlq.replay.ledger.database import Database, Transaction
-from dlq.replay.letters import Letter
+from dlq.replay.plans.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, SENT, State
 
 _T = TypeVar("_T")

@@ -23,8 +23,8 @@ from support.dying import DIED
 from support.waiting import PATIENCE, eventually
 from support.wire_builders import configure_rabbitmq
 
-from dlq.archive.store import LocalStore
-from dlq.replay import planfile
+from dlq.archive.storage.store import LocalStore
+from dlq.replay.plans import planfile
 
 Dlq = Callable[..., Any]
 WINDOW = 400

@@ -31,7 +31,7 @@ from support import preloaded
 from support.waiting import PATIENCE, STARTUP
 
 from dlq.archive import views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 
 _TO_ACKNOWLEDGE = 0.3
 """Seconds from the last letter's line until its acknowledgement has left the program, which is ended then."""

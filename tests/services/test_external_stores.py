@@ -16,7 +16,7 @@ from support.servers.ledgers import SERVERS, Server
 from support.servers.redis_server import Redis
 
 from dlq.archive import store_facts
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.external_stores import take
 from dlq.connectors.external_stores import redis as redis_store
 from dlq.connectors.external_stores.stores import read

@@ -18,12 +18,12 @@ from support.waiting import eventually
 
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
-from dlq.operations.applying import reconcile_plan
-from dlq.operations.in_order import apply_in_order
-from dlq.operations.plans import PlanWanted, make_plan
-from dlq.operations.pulling import PullWanted, pull_sources
+from dlq.operations.brokers.pulling import PullWanted, pull_sources
+from dlq.operations.replays.applying import reconcile_plan
+from dlq.operations.replays.in_order import apply_in_order
+from dlq.operations.replays.plans import PlanWanted, make_plan
 from dlq.operations.workspace import Notes, open_workspace
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 
 KEYS = "abcdefghij"
 FAILS = {"a 1", "b 1", "c 1"}

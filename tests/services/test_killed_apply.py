@@ -21,7 +21,7 @@ from support.waiting import PATIENCE
 from support.wire_builders import configure, dlq
 
 from dlq.connectors.rocketmq.link.message import parse_properties
-from dlq.replay.marks import NEVER_WRITTEN
+from dlq.replay.runs.marks import NEVER_WRITTEN
 
 FAST, SLOW = 3000, 1000
 each_pace = pytest.mark.parametrize(

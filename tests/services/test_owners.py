@@ -24,16 +24,16 @@ from support.waiting import eventually
 from dlq.archive.user_sql import run
 from dlq.cli.context import Context
 from dlq.core.clock import now
-from dlq.operations.applying import apply_plan
-from dlq.operations.letters import count_letters
+from dlq.operations.brokers.pulling import PullWanted, pull_sources
 from dlq.operations.outcome import ExitCode
-from dlq.operations.owners import check_replay
-from dlq.operations.plans import PlanWanted, make_plan
-from dlq.operations.pulling import PullWanted, pull_sources
-from dlq.operations.selecting import EVERY
-from dlq.operations.views import open_views
+from dlq.operations.reading.letters import count_letters
+from dlq.operations.reading.selecting import EVERY
+from dlq.operations.reading.views import open_views
+from dlq.operations.replays.applying import apply_plan
+from dlq.operations.replays.owners import check_replay
+from dlq.operations.replays.plans import PlanWanted, make_plan
 from dlq.operations.workspace import Notes, Workspace, open_workspace
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 
 OLDER, NEWER = range(500), range(500, 1000)
 LOST = frozenset(range(0, 1000, 14))
@@ -74,7 +74,7 @@ class Billing(Consumer):
 @pytest.fixture
 def keep_the_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Team], None]:
     stopped: list[int] = []
-    monkeypatch.setattr("dlq.replay.plan.now", lambda: stopped[0])
+    monkeypatch.setattr("dlq.replay.plans.plan.now", lambda: stopped[0])
     monkeypatch.chdir(tmp_path)
     return partial(kept, folder=tmp_path, clock=stopped)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlq.archive import analyses, manifests, schema, segments
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core.record import Record
 
 MINUTE = 60_000_000

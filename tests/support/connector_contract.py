@@ -15,7 +15,7 @@ import pytest
 from support.archives import change_body, letters_in
 from support.waiting import PATIENCE
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Batch, Mode, Reading, ReadRequest
 from dlq.connectors.file import FileConnector

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from dlq.connectors.base import Sent
 from dlq.replay.ledger.claims import Claims
-from dlq.replay.letters import Letter
+from dlq.replay.plans.letters import Letter
 from dlq.replay.states import State
 
 _ANSWERED = 300

@@ -11,19 +11,19 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dlq.archive import manifests
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
 from dlq.connectors import open_connector
 from dlq.core.configuration import parse
 from dlq.core.errors import BrokerError
-from dlq.replay import planfile
-from dlq.replay.apply import Run, apply
-from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import opened
-from dlq.replay.plan import make
+from dlq.replay.plans import planfile
+from dlq.replay.plans.plan import make
+from dlq.replay.plans.wanted import Wanted
 from dlq.replay.reconcile import Decision, Resolved, reconcile
+from dlq.replay.runs.apply import Run, apply
+from dlq.replay.runs.brokers import Brokers
 from dlq.replay.status import counts
-from dlq.replay.wanted import Wanted
 
 LIMIT = 240
 """Seconds: far more than any fault takes on a busy machine."""

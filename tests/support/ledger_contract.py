@@ -15,7 +15,7 @@ from dlq.core.clock import Clock
 from dlq.core.failures import make_event
 from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
-from dlq.replay.letters import Letter
+from dlq.replay.plans.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, STATES, State
 
 LEASE = 30.0

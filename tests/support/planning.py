@@ -4,12 +4,12 @@ import json
 
 from support.replaying import QueueFile, brokers
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Settings
-from dlq.replay import planfile
-from dlq.replay.plan import make
-from dlq.replay.planfile import Header
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans import planfile
+from dlq.replay.plans.plan import make
+from dlq.replay.plans.planfile import Header
+from dlq.replay.plans.wanted import Wanted
 
 
 class Planning:

@@ -15,13 +15,13 @@ from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.configuration import parse
-from dlq.operations.plans import PlanWanted, make_plan
-from dlq.operations.pulling import PullWanted, pull_sources
-from dlq.operations.rehearsing import Rehearsed, rehearse_plan
-from dlq.operations.rehearsing import Wanted as Sample
+from dlq.operations.brokers.pulling import PullWanted, pull_sources
+from dlq.operations.replays.plans import PlanWanted, make_plan
+from dlq.operations.replays.rehearsing import Rehearsed, rehearse_plan
+from dlq.operations.replays.rehearsing import Wanted as Sample
 from dlq.operations.workspace import Notes, Workspace, open_workspace
-from dlq.replay import rehearsal
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
+from dlq.replay.runs import rehearsal
 
 FAILURES = ("gateway", "stock", "tax", "address", "login")
 """Words, as numbers in a text are no part of a failure."""

@@ -17,7 +17,7 @@ from support import preloaded
 from support.archives import letter, write_analysis
 
 from dlq.archive import segments
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import (
     NO_CHECKPOINT,
     Checkpoint,
@@ -41,19 +41,19 @@ from dlq.connectors.base import (
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Settings, Source
-from dlq.replay import planfile
-from dlq.replay.apply import Run, apply
-from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import opened as open_ledger
 from dlq.replay.ledger.contract import Ledger
-from dlq.replay.pace import Stop, stopping_on_signals
-from dlq.replay.plan import make
+from dlq.replay.plans import planfile
+from dlq.replay.plans.plan import make
+from dlq.replay.plans.wanted import Wanted
 from dlq.replay.reconcile import Decision, reconcile
+from dlq.replay.runs.apply import Run, apply
+from dlq.replay.runs.brokers import Brokers
+from dlq.replay.runs.pace import Stop, stopping_on_signals
 from dlq.replay.status import counts
-from dlq.replay.wanted import Wanted
 
 Fate = Callable[[int], Outcome]
 PLACES = ("taken", "marked", "written", "answered")

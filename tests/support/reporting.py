@@ -8,7 +8,7 @@ import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
 
 from dlq.archive.schema import REPLAYS
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.reports import report
 
 HOSTILE = "\x1b[31m<img src=x onerror=alert(1)>`|[x](http://evil)\u202e @all"

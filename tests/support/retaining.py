@@ -8,7 +8,7 @@ import pyarrow as pa
 from dlq.archive import housekeeping, manifests, segments
 from dlq.archive.housekeeping import Work
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, broker_at
 from dlq.core.settings import Broker, Retain, Settings, Source

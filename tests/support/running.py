@@ -12,7 +12,7 @@ from support.archives import write_analysis
 from support.builders import memory_sources
 
 from dlq.archive import analyses, manifests, segments
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.storage.store import LocalStore, Store
 from dlq.cli import app
 from dlq.connectors.memory import MemoryBroker, broker_at
 

@@ -20,11 +20,12 @@ from support import preloaded
 from support.servers.chromium import Page, chromium
 from support.waiting import PATIENCE, eventually
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.memory import broker_at
 from dlq.core.settings import Ledger
-from dlq.replay import ledger, planfile
+from dlq.replay import ledger
 from dlq.replay.ledger.contract import Result
+from dlq.replay.plans import planfile
 
 DLQ = str(Path(sys.executable).parent / "dlq")
 RIGHTS = ("triage", "plan", "approve", "apply", "reconcile", "unmask")

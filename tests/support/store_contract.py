@@ -1,4 +1,4 @@
-"""The contract of the archive's storage as tests: one suite for every store (see `dlq.archive.store`)."""
+"""The contract of the archive's storage as tests: one suite for every store (`archive/storage/store.py`)."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 from support.waiting import PATIENCE
 
-from dlq.archive.store import Store
+from dlq.archive.storage.store import Store
 from dlq.core.errors import Busy, UsageError
 
 Opening = Callable[[], Store]

@@ -9,7 +9,7 @@ from typing import Any
 from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.attempt import Tally
 from dlq.capture.pull import PullOptions, PullResult, proven_depth, pull
 from dlq.connectors.base import Connector

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.builders import Dlq
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 
 

@@ -9,9 +9,9 @@ import yaml
 from support.archives import letter
 
 from dlq.archive import segments
-from dlq.archive.store import LocalStore
-from dlq.reports import metrics
-from dlq.reports.metrics import RunFacts
+from dlq.archive.storage.store import LocalStore
+from dlq.reports.formats import metrics
+from dlq.reports.formats.metrics import RunFacts
 
 DOCS = Path(__file__).parents[2] / "docs"
 RULES: list[dict[str, Any]] = yaml.safe_load((DOCS / "alarms.rules.yml").read_text(encoding="utf-8"))[

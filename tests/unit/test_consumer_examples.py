@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.jvm import QUICK
 
-from dlq.core import provenance
+from dlq.core.headers import provenance
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "support" / "consumers"

@@ -50,9 +50,10 @@ from dlq.core.errors import DlqError
 from dlq.core.keys import key_reader
 from dlq.core.settings import Mask
 from dlq.core.text import block_for_terminal, for_terminal
-from dlq.reports import body as bodies_shown
-from dlq.reports import html, letter_text, markdown, stack, unpacking
-from dlq.reports.masking import Masker
+from dlq.reports.formats import html, markdown
+from dlq.reports.letters import body as bodies_shown
+from dlq.reports.letters import letter_text, stack, unpacking
+from dlq.reports.letters.masking import Masker
 from dlq.web import agents, render
 
 SMALL, SOME, MANY = 300, 15_000, 60_000

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.clock import iso, now
-from dlq.operations.books import count_books, list_audit, list_transactions, verify_books
+from dlq.operations.reading.books import count_books, list_audit, list_transactions, verify_books
 from dlq.web.console import PageRequest
 from dlq.web.pages.paging import show_part
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dlq.archive.views import LS_COLUMNS
 from dlq.core.errors import UsageError
 from dlq.core.text import sql_literal
-from dlq.operations.agent_query import check_condition
-from dlq.operations.selecting import Selection
+from dlq.operations.reading.agent_query import check_condition
+from dlq.operations.reading.selecting import Selection
 from dlq.web.console import PageRequest
 
 _OF_SELECTION = ("source", "since", "incident", "failure", "where")

@@ -5,8 +5,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from dlq.operations.brokers.pulling import KEYS
 from dlq.operations.outcome import MEANS, ExitCode
-from dlq.operations.pulling import KEYS
 from dlq.replay.actor import mark_proven
 from dlq.web.console import PageRequest
 from dlq.web.jobs import Job, Jobs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlq.core.errors import UsageError
-from dlq.replay.edits import Edits, parse
+from dlq.replay.plans.edits import Edits, parse
 from dlq.web.forms import Form
 
 _LARGEST = 2**20

@@ -15,13 +15,14 @@ from dlq.core.causes import ADVICE
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
-from dlq.operations import failures as operations
-from dlq.operations.letters import show_letter
-from dlq.operations.proposals import Proposal, carry_out, list_proposals
-from dlq.operations.views import open_views
+from dlq.operations.reading import failures as operations
+from dlq.operations.reading.letters import show_letter
+from dlq.operations.reading.views import open_views
+from dlq.operations.replays.proposals import Proposal, carry_out, list_proposals
 from dlq.operations.workspace import Workspace
-from dlq.reports import common, owners, stack, timeline
+from dlq.reports import common, owners, timeline
 from dlq.reports import failures as words
+from dlq.reports.letters import stack
 from dlq.web.console import PageRequest, Undo
 from dlq.web.forms import Form
 from dlq.web.pages.letter_values import add_trace

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from dlq.core.documents import Document
-from dlq.operations.incidents import list_incidents, show_incident
+from dlq.operations.reading.incidents import list_incidents, show_incident
 from dlq.reports import incidents as words
 from dlq.web.console import PageRequest
 from dlq.web.pages.failures import list_states

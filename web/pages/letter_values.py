@@ -4,9 +4,9 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.operations.letters import preview_body
-from dlq.reports import stack
-from dlq.reports.body import preview
+from dlq.operations.reading.letters import preview_body
+from dlq.reports.letters import stack
+from dlq.reports.letters.body import preview
 
 _LINES = 200
 _TEXT = 16 * 1024

@@ -18,7 +18,7 @@ from dlq.core.errors import TookTooLong, UsageError
 from dlq.core.failures import make_event
 from dlq.core.text import sql_literal
 from dlq.operations.dismissing import dismiss_letters, reopen_letters
-from dlq.operations.letters import (
+from dlq.operations.reading.letters import (
     LettersWanted,
     condition_behind,
     count_letters,
@@ -29,16 +29,16 @@ from dlq.operations.letters import (
     read_order,
     show_letter,
 )
-from dlq.operations.plans import PlanWanted, make_plan
-from dlq.operations.selecting import Selection
-from dlq.operations.views import open_views
+from dlq.operations.reading.selecting import Selection
+from dlq.operations.reading.views import open_views
+from dlq.operations.replays.plans import PlanWanted, make_plan
 from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 from dlq.reports import failures as words
-from dlq.reports import letter as letters
-from dlq.reports import stack
-from dlq.reports.masking import Masker
+from dlq.reports.letters import letter as letters
+from dlq.reports.letters import stack
+from dlq.reports.letters.masking import Masker
 from dlq.web.console import PageRequest, Refused, Undo
 from dlq.web.pages import choosing, edits
 from dlq.web.pages.failures import list_every

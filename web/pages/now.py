@@ -9,9 +9,9 @@ from starlette.responses import Response
 from dlq.core import clock
 from dlq.core.documents import Document
 from dlq.core.errors import NoLetters
-from dlq.operations.reporting import describe_now
-from dlq.operations.sources import list_sources
-from dlq.operations.views import open_views
+from dlq.operations.brokers.sources import list_sources
+from dlq.operations.reading.reporting import describe_now
+from dlq.operations.reading.views import open_views
 from dlq.replay.states import STATES
 from dlq.reports import failures as words
 from dlq.reports import headline, incidents, timeline

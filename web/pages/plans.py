@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from dlq.core.causes import ADVICE
 from dlq.core.errors import TookTooLong, UsageError
-from dlq.core.units import MOST
-from dlq.operations import consent
-from dlq.operations.letters import count_letters, show_letter
-from dlq.operations.plans import (
+from dlq.core.values.units import MOST
+from dlq.operations.reading.letters import count_letters, show_letter
+from dlq.operations.reading.selecting import Selection
+from dlq.operations.replays import consent
+from dlq.operations.replays.plans import (
     LEFT_OUT,
     Plans,
     PlanWanted,
@@ -24,14 +25,13 @@ from dlq.operations.plans import (
     show_plan,
     why_not_apply,
 )
-from dlq.operations.selecting import Selection
 from dlq.operations.workspace import Workspace
-from dlq.replay import approvals, planfile
 from dlq.replay.actor import is_agent, mark_proven
+from dlq.replay.plans import approvals, planfile
+from dlq.replay.plans.wanted import DEFAULT_TARGET, Wanted
 from dlq.replay.states import STATES
-from dlq.replay.wanted import DEFAULT_TARGET, Wanted
 from dlq.reports import failures as words
-from dlq.reports import stack
+from dlq.reports.letters import stack
 from dlq.web.console import PageRequest
 from dlq.web.forms import Form
 from dlq.web.pages import choosing

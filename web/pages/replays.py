@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from dlq.core import patience
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
-from dlq.operations.applying import change_rate, stop_plan
-from dlq.operations.plans import (
+from dlq.core.runtime import patience
+from dlq.operations.replays.applying import change_rate, stop_plan
+from dlq.operations.replays.plans import (
     count_sent,
     count_states,
     describe_doubt,
@@ -19,9 +19,9 @@ from dlq.operations.plans import (
     why_not_apply,
 )
 from dlq.operations.workspace import Workspace
-from dlq.replay import planfile
-from dlq.replay.consumed import IN_WORDS
-from dlq.replay.planfile import Header
+from dlq.replay.plans import planfile
+from dlq.replay.plans.planfile import Header
+from dlq.replay.runs.consumed import IN_WORDS
 from dlq.web.console import PageRequest
 from dlq.web.jobs import Job
 from dlq.web.live import send_news

@@ -16,8 +16,9 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.amqp10.link.session import Login, Session
 from dlq.connectors.base import Inspection
 from dlq.connectors.net.links import LinkLostError
-from dlq.core import errors, units
+from dlq.core import errors
 from dlq.core.text import for_terminal, shorten
+from dlq.core.values import units
 
 _HEARTBEAT = 60
 _PROBE_SECONDS = 5.0

@@ -5,7 +5,7 @@ from typing import Any
 
 from dlq.connectors.activemq.records.frames import artemis_origin, bare_destination
 from dlq.connectors.jsonl.values import Texts, count_of, from_millis
-from dlq.core.message_ids import client_id
+from dlq.core.headers.message_ids import client_id
 
 
 def _stomp(_document: Mapping[str, Any], headers: Texts, _properties: Texts) -> dict[str, Any]:

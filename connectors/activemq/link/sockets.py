@@ -11,8 +11,8 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.local import credentials
 from dlq.connectors.net.tls import client_context
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
-from dlq.core import units
 from dlq.core.errors import ConfigError, ConnectionLost, Unreachable
+from dlq.core.values import units
 
 _STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
 _OPENWIRE = {"tcp": 61616, "ssl": 61617}

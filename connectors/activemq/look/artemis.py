@@ -17,9 +17,9 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.net.web import NoAnswerError, document, whole
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
+from dlq.core.runtime import patience
 
 NO_MANAGEMENT = (
     "the broker's management does not answer this user: it wants permissions send and manage on "

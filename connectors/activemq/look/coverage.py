@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.base import NIGHT, Fate
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _INTERNAL = ("$", "activemq.", "dlq.reply.")
 _DEFAULT_ATTEMPTS = 10

@@ -16,8 +16,8 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp.codec import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.net.web import NoAnswerError, document, whole
-from dlq.core import patience
 from dlq.core.errors import BrokerError
+from dlq.core.runtime import patience
 
 _MOMENT = re.compile(r"[0-9]{1,18}")
 _REPLY = "/temp-queue/dlq.statistics"

@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 from dlq.connectors.activemq.look.jolokia import QueueFacts
 from dlq.connectors.base import NIGHT, Fate
 from dlq.core.errors import ConfigError
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _SHARED, _INDIVIDUAL, _DISCARDING = "sharedDeadLetterStrategy", "individualDeadLetterStrategy", "discarding"
 _SWITCHES = ("sendToDlqIfMaxRetriesExceeded", "fallbackToDeadLetter")

@@ -41,9 +41,9 @@ from dlq.connectors.chain import ChainReading, Scan, WhyIncomplete
 from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.proving import decide, numbers_of
 from dlq.connectors.sending import TwoWayPublisher
-from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 _TAKEN = "of the {1} messages that were taken from {0} not all were ours: the last of its markers may be gone"

@@ -37,8 +37,8 @@ from dlq.connectors.activemq.stomp.codec import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import ack_id, nudge
 from dlq.connectors.base import Target
-from dlq.core import patience
 from dlq.core.errors import BrokerError, ConfigError, ConnectionLost, name_rights
+from dlq.core.runtime import patience
 
 PROBES = 11
 """A prime: whoever else has taken some, always two for each transaction, makes the broker's count of all that

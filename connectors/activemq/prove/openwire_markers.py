@@ -8,8 +8,8 @@ from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.messages import BYTES, Dispatch
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.prove import markers
-from dlq.core import patience
 from dlq.core.errors import name_rights
+from dlq.core.runtime import patience
 
 _CONSUMER, _NUDGE = 11, 12
 _ALL = 2**31 - 1

@@ -22,11 +22,11 @@ from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
 from dlq.connectors.activemq.prove.evidence import STARTED, Count, began_anew, counts_of, growth_of
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT, Management
 from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.connectors.base import Private, Target
-from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError
-from dlq.core.provenance import REHEARSAL
+from dlq.core.headers.provenance import REHEARSAL
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 _POINT = (
     'Spring: @JmsListener(destination = "{0}"), transacted: what fails is given up after its attempts',

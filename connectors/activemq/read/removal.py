@@ -10,9 +10,9 @@ from contextlib import closing, suppress
 
 from dlq.connectors.base import Batch
 from dlq.connectors.chain import QueueScan, Scan
-from dlq.core import patience
 from dlq.core.columns import column
 from dlq.core.errors import DlqError
+from dlq.core.runtime import patience
 
 _Count = Callable[[], int | None]
 _KEPT = (

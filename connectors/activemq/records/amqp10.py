@@ -21,9 +21,9 @@ from dlq.connectors.amqp10.codec.values import NOTHING, NULL, Value, as_text, pl
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.records import make_record
 from dlq.core.clock import datable
-from dlq.core.failure_headers import HeaderScrub, Keep, restart, taken_away
+from dlq.core.headers.failure_headers import HeaderScrub, Keep, restart, taken_away
+from dlq.core.headers.provenance import REPLAY_PREFIX
 from dlq.core.identity import content_id, frame
-from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import FLAG_AMQP10_BODY, Record
 
 _CLASS = "amqp-1.0"

@@ -13,9 +13,9 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.records import common_columns, content_columns, key_column
 from dlq.core.clock import datable
 from dlq.core.columns import Column, Columns, Constant, Maps, collapse, map_column
+from dlq.core.headers.message_ids import of_client
+from dlq.core.headers.provenance import REPLAY_PREFIX
 from dlq.core.identity import content_id, frame
-from dlq.core.message_ids import of_client
-from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
 
 PER_DELIVERY = (b"subscription:", b"ack:", b"redelivered:", b"message-id:", b"browser:")

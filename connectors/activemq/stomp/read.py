@@ -21,9 +21,9 @@ from dlq.connectors.activemq.stomp.codec import Frame, encode, escape, headers_o
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.connectors.queue import QueueReading, Unsettled, until_acknowledged
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 PAGE = 200
 """Classic pages in 200 letters (maxPageSize) at each event of a queue, such as an acknowledgement or a new

@@ -22,9 +22,9 @@ from dlq.connectors.activemq.prove.markers import marker_bodies, marker_queue, n
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.activemq.send import Sender
 from dlq.connectors.base import Outgoing, SendRequest, Sent, Writing, keep_no_mark
-from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, SendingEnded
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
+from dlq.core.runtime import patience
 
 _CLASSIC, _ARTEMIS = (3, 100), (1, 200)
 """Transactions under way, and letters of each: one being committed, one that the broker has taken, one being

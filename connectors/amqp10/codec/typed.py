@@ -25,7 +25,7 @@ from dlq.connectors.amqp10.codec.values import (
     symbol,
     to_json,
 )
-from dlq.core import bounded_json
+from dlq.core.runtime import bounded_json
 
 _INTEGERS: Mapping[str, tuple[int, str]] = {
     "ubyte": (0x50, "B"), "byte": (0x51, "b"), "ushort": (0x60, "H"), "short": (0x61, "h"),

@@ -15,7 +15,7 @@ from dlq.connectors.net import outbound
 from dlq.connectors.net.links import FrameError, LinkLostError
 from dlq.connectors.wire import Peer, Wire, check_kept
 from dlq.core.errors import DlqError
-from dlq.core.patience import WHOLE_ANSWER
+from dlq.core.runtime.patience import WHOLE_ANSWER
 
 _BEAT_SECONDS = 30.0
 _LEAST_FRAME = 512

@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 from dlq.connectors.kafka.link.connection import Access, Link, brokers_named_by
 from dlq.connectors.kafka.plugin.description import TLS, KafkaBroker
 from dlq.connectors.local.credentials import blanks, forget, log_in, password
+from dlq.connectors.net.protocols import foreign, of_length
 from dlq.connectors.net.tls import client_context
 from dlq.core import errors
-from dlq.core.hosts import host_of, why_not
-from dlq.core.protocols import foreign, of_length
-from dlq.core.units import seconds
+from dlq.core.values.hosts import host_of, why_not
+from dlq.core.values.units import seconds
 
 _T = TypeVar("_T")
 _READER = "dlq"

@@ -15,7 +15,7 @@ from dlq.connectors.kafka.link.fetch import text
 from dlq.connectors.net.links import FrameError
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core.errors import AccessDenied, ConnectionLost
-from dlq.core.patience import WHOLE_ANSWER
+from dlq.core.runtime.patience import WHOLE_ANSWER
 
 _METADATA, _METADATA_VERSION = 3, 4
 _NO_TOPICS = bytes(5)

@@ -13,8 +13,8 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from dlq.connectors import deadline
-from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, NoLeader, NotFound
+from dlq.core.runtime import patience
 
 try:
     from confluent_kafka import (

@@ -9,7 +9,7 @@ from confluent_kafka.admin import ResourceType
 
 from dlq.connectors.base import NIGHT, Fate
 from dlq.connectors.kafka.look.cluster import Cluster, number_in
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _DLQ = "errors.deadletterqueue."
 _Settings = Mapping[str, str] | None

@@ -8,7 +8,7 @@ from confluent_kafka.admin import ResourceType
 
 from dlq.connectors.base import Inspection
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Topic, number_in
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _SOON = 24 * 3600
 _CHANGES = {

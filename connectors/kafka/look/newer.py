@@ -18,11 +18,11 @@ from dlq.connectors.kafka.prove.search import ends, said_headers
 from dlq.connectors.kafka.records.header_texts import text_of, texts_of
 from dlq.connectors.kafka.republish import raw_of_record
 from dlq.connectors.newer import Newer, NewerProof, NewerSearch
-from dlq.core import patience
 from dlq.core.errors import BrokerError
+from dlq.core.headers.provenance import REPLAY_OF
 from dlq.core.keys import KeyReader
-from dlq.core.provenance import REPLAY_OF
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 _FETCH = 2000
 _COORDINATES = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})", re.DOTALL)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq.connectors.kafka.look.cluster import number_in
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _FOREVER = "-1"
 _BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"

@@ -30,10 +30,10 @@ from dlq.connectors.kafka.republish import (
 )
 from dlq.connectors.kafka.send import KafkaPublisher
 from dlq.connectors.newer import NewerProof, NewerSearch
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 _TAKES_SHARED = "errors.deadletterqueue.group.enable"

@@ -15,9 +15,9 @@ from dlq.connectors.kafka.prove.evidence import End, TopicEnds, read, write
 from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
 from dlq.connectors.kafka.read.odd_headers import headers_of
 from dlq.connectors.proving import decide, decide_by_place, numbers_of, why_compacted, why_lost
-from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
+from dlq.core.runtime import patience
 
 _MARGIN_MS = 600_000
 """How far a broker's clock may be from ours."""

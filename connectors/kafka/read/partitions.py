@@ -18,9 +18,9 @@ from dlq.connectors.kafka.read.snapshot import unread_note
 from dlq.connectors.kafka.records.columns import letters_of
 from dlq.connectors.kafka.records.messages import record_maker
 from dlq.connectors.log import LogReading, OffsetRange, Plan
-from dlq.core import patience
 from dlq.core.errors import OF_ONE_MEMBER, BrokerError, NotFound
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 
 _FIRST_FETCH = 32

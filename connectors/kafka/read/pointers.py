@@ -17,9 +17,9 @@ from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.read.odd_headers import OddHeaders
 from dlq.connectors.kafka.records.columns import Letters, Original, raw_of
 from dlq.connectors.kafka.records.header_texts import texts_of
-from dlq.core import patience
 from dlq.core.errors import BrokerError, NotFound
-from dlq.core.kafka_headers import SHARE_GROUP
+from dlq.core.headers.kafka_headers import SHARE_GROUP
+from dlq.core.runtime import patience
 
 _GONE = "gone: the original was deleted (retention)"
 _COMPACTED = "gone: the original was compacted away"

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from dlq.connectors.base import Private, Target
 from dlq.connectors.kafka.look.cluster import Cluster
-from dlq.core import patience
 from dlq.core.errors import BrokerError, name_rights
+from dlq.core.runtime import patience
 
 _DENIED = (
     "a rehearsal makes, fills, reads and deletes topics dlq.rehearsal.*; grant Create, Write, Read and Delete"

@@ -7,7 +7,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
 from dlq.connectors.kafka.records.raw import Alike, Headers, RawRecord, alike
 from dlq.core.columns import Column, collapse
-from dlq.core.kafka_headers import SHARE_GROUP
+from dlq.core.headers.kafka_headers import SHARE_GROUP
 
 _POINTS_TO = f"{SHARE_GROUP}offset"
 

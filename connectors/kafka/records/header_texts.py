@@ -16,7 +16,7 @@ from typing import Any
 from dlq.connectors.kafka.records.raw import Alike, Headers, decode, encode
 from dlq.core.columns import Column, Constant, Maps, map_column, map_distinct
 from dlq.core.errors import UsageError
-from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
+from dlq.core.headers.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 _BASE64 = "base64:"
 SHORT = 256

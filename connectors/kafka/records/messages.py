@@ -28,8 +28,8 @@ from dlq.core.columns import (
     map_distinct,
     values_of,
 )
+from dlq.core.headers.kafka_headers import SHARE_GROUP, TELL_THE_PLACE, Origin, OriginHeaders, died_at
 from dlq.core.identity import frame, placed_ids
-from dlq.core.kafka_headers import SHARE_GROUP, TELL_THE_PLACE, Origin, OriginHeaders, died_at
 from dlq.core.record import Record
 
 UNRESOLVED = 8

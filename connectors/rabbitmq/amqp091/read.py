@@ -24,7 +24,8 @@ from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
 from dlq.connectors.rabbitmq.amqp091.codec.table import delivery_count
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.records.deliveries import record_maker
-from dlq.core import errors, patience
+from dlq.core import errors
+from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 
 _FIRST_PREFETCH = 64

@@ -37,7 +37,7 @@ from dlq.connectors.rabbitmq.republish import CAUTIOUS_BODY, block_to_send
 from dlq.connectors.rabbitmq.send import Ways
 from dlq.connectors.sending import Untaken, WindowedPublisher
 from dlq.core.errors import ConnectionLost
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
 UNSENT_BYTES = 256 * 1024

@@ -26,9 +26,9 @@ from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1, record_maker
-from dlq.core import patience
 from dlq.core.errors import PoisonMessage
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
 UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"

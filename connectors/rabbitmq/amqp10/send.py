@@ -35,9 +35,10 @@ from dlq.connectors.rabbitmq.records.envelope import Way
 from dlq.connectors.rabbitmq.republish import message_to_send
 from dlq.connectors.rabbitmq.send import Ways
 from dlq.connectors.sending import TwoWayPublisher, WindowedPublisher
-from dlq.core import patience, units
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
+from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
+from dlq.core.values import units
 
 _UNOPENED = (
     "a limit of connections, or no access to the virtual host? The broker's log says it, AMQP 1.0 does not"

@@ -9,7 +9,7 @@ from dlq.connectors.rabbitmq.amqp091.codec.blocks import typed_block
 from dlq.connectors.rabbitmq.amqp091.codec.fields import instant
 from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
 from dlq.core.clock import from_iso
-from dlq.core.message_ids import logged_id
+from dlq.core.headers.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 

@@ -14,7 +14,7 @@ from dlq.connectors.rabbitmq.look.topology import alternate_exchanges, dead_lett
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.read.wildcards import literally
 from dlq.core.errors import Unreachable, UsageError
-from dlq.core.suggestions import suggest
+from dlq.core.values.suggestions import suggest
 
 _Queue = Mapping[str, Any]
 _Node = tuple[str, str]

@@ -13,7 +13,7 @@ from dlq.connectors.rabbitmq.look.discovery import names_dead_letters
 from dlq.connectors.rabbitmq.look.effects import RETURNS, SINGLE_ACTIVE, effects, harm
 from dlq.connectors.rabbitmq.look.topology import Topology, VirtualHost, lasting_depth, learn, version_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.core.units import human_bytes, human_seconds
+from dlq.core.values.units import human_bytes, human_seconds
 
 _DRAIN = "drain removes the messages, each only after it is durable in the archive"
 _ORDER = {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dlq.connectors.base import Mode
 from dlq.connectors.effects import BOTH, COPY, DRAIN, HARMS, TELLS, Effects, list_effects
 from dlq.connectors.rabbitmq.look.topology import Topology
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _NEARLY_FULL = 0.8
 SINGLE_ACTIVE = (

@@ -10,8 +10,8 @@ from dlq.connectors.local.credentials import blanks, forget
 from dlq.connectors.net.web import NoAnswerError, Page, Site, document
 from dlq.connectors.rabbitmq.link import login_of, parameters
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.core import patience
 from dlq.core.errors import BrokerError
+from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 
 _MORE_TRIES = 2

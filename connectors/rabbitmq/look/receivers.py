@@ -12,7 +12,7 @@ from dlq.connectors.rabbitmq.look.routes import topic_matches
 from dlq.connectors.rabbitmq.look.topology import alternate_of, policies_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.republish import address_of
-from dlq.core import patience
+from dlq.core.runtime import patience
 
 
 def consumers_of(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:

@@ -20,8 +20,8 @@ from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, q
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.look.routes import Routes, list_routes, queues_reached
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.core import patience
 from dlq.core.errors import BrokerError, Unreachable
+from dlq.core.runtime import patience
 
 _DEFAULT_LIMIT = 20
 """Deliveries that a quorum queue of RabbitMQ 4 allows where nothing else is said (release notes 4.0)."""

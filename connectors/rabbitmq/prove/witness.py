@@ -44,9 +44,9 @@ from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove import nodes
 from dlq.connectors.rabbitmq.send import Ways, exchange_of, exchange_to, is_there, try_to_publish
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost, DlqError, NotFound, PoisonMessage
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
+from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 
 _LISTED_SECONDS = 6

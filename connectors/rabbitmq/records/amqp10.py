@@ -17,8 +17,8 @@ from dlq.connectors.rabbitmq.console.lines import death_columns
 from dlq.connectors.rabbitmq.records import x_death
 from dlq.connectors.records import make_record
 from dlq.core.clock import datable
+from dlq.core.headers.message_ids import logged_id
 from dlq.core.identity import content_id, frame
-from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death, Record
 
 ENCODED_BODY = "amqp-1.0"

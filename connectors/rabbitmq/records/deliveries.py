@@ -22,8 +22,8 @@ from dlq.core.columns import (
     map_distinct,
     values_of,
 )
+from dlq.core.headers.message_ids import logged_id
 from dlq.core.identity import content_ids, frame
-from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 _FLAGS = {"amqp-1.0": FLAG_AMQP10_BODY}

@@ -9,7 +9,7 @@ from dlq.connectors.amqp10.codec import message
 from dlq.connectors.rabbitmq.amqp091.codec import edits, table
 from dlq.connectors.rabbitmq.amqp091.codec.fields import CACHED_BYTES
 from dlq.connectors.rabbitmq.records import amqp10, x_death
-from dlq.core.failure_headers import first_published, mark_of
+from dlq.core.headers.failure_headers import first_published, mark_of
 from dlq.core.record import Death, Record
 from dlq.core.text import for_terminal
 

@@ -14,8 +14,8 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1, record_maker
-from dlq.core import patience
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 OFFSET = "x-stream-offset"
 _LETTERS = 200

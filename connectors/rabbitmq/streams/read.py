@@ -24,9 +24,9 @@ from dlq.connectors.rabbitmq.amqp091.link.channel import Link
 from dlq.connectors.rabbitmq.amqp10.read import NOTE, UNSEEN
 from dlq.connectors.rabbitmq.records.deliveries import record_maker
 from dlq.connectors.rabbitmq.streams.look import OFFSET, Seen, StreamLook
-from dlq.core import patience
 from dlq.core.errors import DlqError, PoisonMessage
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 _ROUND, _AT_ONCE = 2_000, 100
 _WORDS = Words(

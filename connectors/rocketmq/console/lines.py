@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlq.connectors.jsonl.values import Texts, count_of, from_millis, integer
-from dlq.core.rocketmq_topics import DEAD_LETTERS, origin_of
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, origin_of
 
 
 def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from dlq.connectors.rocketmq.link.remoting import (
     version_name,
 )
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
-from dlq.core.hosts import host_of, why_not
 from dlq.core.text import for_terminal
+from dlq.core.values import units
+from dlq.core.values.hosts import host_of, why_not
 
 _SCHEMES = {"rocketmq": False, "rocketmq+tls": True}
 _PORT = "9876"

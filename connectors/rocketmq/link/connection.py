@@ -11,8 +11,8 @@ from typing import TypeVar
 from dlq.connectors.rocketmq.link import remoting
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
 from dlq.core.errors import ConnectionLost, Unreachable
-from dlq.core.hosts import host_of
-from dlq.core.patience import WHOLE_ANSWER
+from dlq.core.runtime.patience import WHOLE_ANSWER
+from dlq.core.values.hosts import host_of
 
 _T = TypeVar("_T")
 _REMEDY = "give it a certificate of this address, or set ca_file and verify_host = false"

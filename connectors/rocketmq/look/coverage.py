@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from dlq.connectors.base import NIGHT, Fate
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, understood
-from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
-from dlq.core.units import human_seconds
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, RETRY
+from dlq.core.values.units import human_seconds
 
 CONSUMER = "its consumer"
 _READ, _WRITE = 4, 2

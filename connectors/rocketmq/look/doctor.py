@@ -10,7 +10,7 @@ from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, lon
 from dlq.connectors.rocketmq.prove.start_offsets import Runtime, runtime_of
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, plan_of
 from dlq.core.errors import AccessDenied
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _DEFAULT_HOURS = 72
 _SOON = 24 * 3600

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from dlq.core.rocketmq_topics import RETRY
+from dlq.core.headers.rocketmq_topics import RETRY
 
 Attributes = Mapping[str, str] | None
 """Of a topic; None: its brokers do not tell."""

@@ -18,10 +18,10 @@ from dlq.connectors.rocketmq.read.outcomes import messages_in, query_fields
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import message_at, offsets_of_topic
 from dlq.connectors.rocketmq.records.messages import readable_body
-from dlq.core import patience
 from dlq.core.errors import BrokerError
+from dlq.core.headers.provenance import REPLAY_OF
 from dlq.core.keys import KeyReader
-from dlq.core.provenance import REPLAY_OF
+from dlq.core.runtime import patience
 
 _IN_FLIGHT, _PER_KEY = 64, 64
 _UNIQUE = "UNIQ_KEY"

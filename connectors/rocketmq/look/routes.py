@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dlq.connectors.base import Target
 from dlq.connectors.rocketmq.link.cluster import Cluster, Queues
 from dlq.core.errors import AccessDenied, NotFound
-from dlq.core.rocketmq_topics import RETRY
+from dlq.core.headers.rocketmq_topics import RETRY
 
 WritableQueue = tuple[str, int]
 """(broker name, queue)."""

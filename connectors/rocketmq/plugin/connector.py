@@ -24,10 +24,10 @@ from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.topics import RocketReading
 from dlq.connectors.rocketmq.republish import RESUME, preview, target_of, topic_of
 from dlq.connectors.rocketmq.send import RocketPublisher
-from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.record import Record
-from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 

@@ -19,9 +19,9 @@ from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import all_messages
 from dlq.connectors.rocketmq.records.bodies import plain_body
 from dlq.connectors.rocketmq.republish import RESUME, UNIQUE_KEY, message_of, topic_of, unique_key_of
-from dlq.core import patience
 from dlq.core.errors import BrokerError
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
+from dlq.core.runtime import patience
 
 _MOST = 5_000_000
 """Messages that are looked through: a minute or so."""

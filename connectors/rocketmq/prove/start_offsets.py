@@ -19,10 +19,10 @@ from dlq.connectors.rocketmq.prove.evidence import KEPT, Lead, QueueEnd, Store, 
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, offsets_of, unpulled_offsets
 from dlq.connectors.rocketmq.republish import topic_of
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, BrokerError
-from dlq.core.rocketmq_topics import HALF
+from dlq.core.headers.rocketmq_topics import HALF
+from dlq.core.runtime import patience
 
 _UNTOLD = "untold"
 _ENTRY_HEADER = 48

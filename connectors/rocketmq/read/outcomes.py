@@ -24,7 +24,7 @@ from dlq.connectors.rocketmq.link.message import (
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.commits import Ended, committed_among
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, pull_fields, scan_queue
-from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
+from dlq.core.headers.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
 
 _IN_FLIGHT = 64
 _REMEMBERED = 200_000

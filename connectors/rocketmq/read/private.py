@@ -13,10 +13,10 @@ from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import unpulled_offsets
-from dlq.core import patience
 from dlq.core.errors import AccessDenied, BrokerError, name_rights
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, DELAYED, RETRY
 from dlq.core.record import Record
-from dlq.core.rocketmq_topics import DEAD_LETTERS, DELAYED, RETRY
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 _LEVELS = 18

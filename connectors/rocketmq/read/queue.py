@@ -16,8 +16,8 @@ from dlq.connectors.rocketmq.link import remoting
 from dlq.connectors.rocketmq.link.cluster import refusal
 from dlq.connectors.rocketmq.link.connection import Link
 from dlq.connectors.rocketmq.link.message import encode, expand, is_batch, parse, queue_offset, split
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost
+from dlq.core.runtime import patience
 
 _GROUP = "TOOLS_CONSUMER"
 """Registered on every broker and used by mqadmin; any other group would be created there and stay."""

@@ -22,7 +22,7 @@ from dlq.connectors.rocketmq.read.queue import (
     scan_queue,
 )
 from dlq.core.errors import BrokerError, NotFound
-from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, RETRY
 
 _IS_PATTERN = frozenset("*?[")
 

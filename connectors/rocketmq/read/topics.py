@@ -15,8 +15,8 @@ from dlq.connectors.rocketmq.read.outcomes import Outcomes, untold_key
 from dlq.connectors.rocketmq.read.queue import Step
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, checkpoint_of, is_still_there, steps_of
 from dlq.connectors.rocketmq.records.messages import record_maker
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.runtime import patience
 
 _UNTOLD = (
     "{}: of transactions that have ended its index knows no message, and their topics' queues could not be "

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from dlq.connectors.rocketmq.link.remoting import ProtocolError
-from dlq.core.budget import most_unpacked
+from dlq.core.runtime.budget import most_unpacked
 
 COMPRESSED = 0x1
 

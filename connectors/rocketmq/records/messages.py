@@ -16,9 +16,9 @@ from dlq.connectors.rocketmq.link.remoting import ProtocolError
 from dlq.connectors.rocketmq.records.bodies import COMPRESSED, plain_body
 from dlq.connectors.rocketmq.records.columns import StoredColumns, parse_blocks, parse_columns
 from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapse, map_column, values_of
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, origin_of
 from dlq.core.identity import frame, placed_ids
 from dlq.core.record import Record
-from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, origin_of
 
 _END_OF_TIME = 253_402_300_800_000
 _ENCODINGS = {0: "deflate", 1: "lz4", 2: "zstd", 3: "deflate"}

@@ -16,7 +16,7 @@ from support.waiting import eventually
 from dlq.capture.pull import PullResult
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
-from dlq.replay.apply import Run
+from dlq.replay.runs.apply import Run
 
 pytestmark = pytest.mark.activemq
 NUMBER = 2500

@@ -15,12 +15,12 @@ from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, on_all
 from support.brokers.activemq.sending import outgoing
 from support.waiting import PATIENCE
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.base import Outgoing, Search, SendRequest, Sent
-from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.runtime import patience
 
 pytestmark = pytest.mark.activemq
 

@@ -12,7 +12,7 @@ from support.brokers.activemq.broker import CLASSIC, OLDER
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, on_newest_classic
 from support.brokers.activemq.sending import sent_back
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import SendRequest
 from dlq.core.clock import now

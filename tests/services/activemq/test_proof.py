@@ -15,8 +15,8 @@ from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import ack_id
 from dlq.connectors.base import Checkpoint, Outgoing, Search, Target
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost
+from dlq.core.runtime import patience
 
 pytestmark = pytest.mark.activemq
 LETTERS = 500

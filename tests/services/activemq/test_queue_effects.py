@@ -11,7 +11,7 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.connector_contract import first_letters
 from support.waiting import eventually
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused

@@ -8,7 +8,7 @@ from support.brokers.activemq.amqp import connected, received
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_newest_classic
 from support.brokers.activemq.sending import outgoing, published
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.stomp.codec import OF_STOMP
 from dlq.connectors.base import Outgoing, Target

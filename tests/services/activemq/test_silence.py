@@ -6,8 +6,8 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_newest, on_
 from support.brokers.activemq.sending import place_on
 
 from dlq.connectors.activemq.look.jolokia import Jolokia
-from dlq.core import patience
 from dlq.core.errors import Unreachable
+from dlq.core.runtime import patience
 
 pytestmark = pytest.mark.activemq
 

@@ -9,7 +9,7 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_classic, on
 from support.brokers.activemq.sending import outgoing, published
 from support.waiting import eventually
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.read import scan
 from dlq.connectors.activemq.stomp.codec import encode

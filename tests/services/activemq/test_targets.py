@@ -14,8 +14,8 @@ from support.faults import Archive
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Target
-from dlq.replay import planfile
-from dlq.replay.planfile import Header
+from dlq.replay.plans import planfile
+from dlq.replay.plans.planfile import Header
 
 OF_CLASSIC: dict[str, Any] = {"broker_kind": "activemq", "body": b"for it", "body_size": 6}
 REPLY = "/remote-temp-queue/ID:host-1-1:1:1"

@@ -7,7 +7,7 @@ from confluent_kafka import AcknowledgeType
 from support.brokers.kafka.driver import eventually
 from support.brokers.kafka.fixtures import KafkaPlace
 
-from dlq.core.units import seconds
+from dlq.core.values.units import seconds
 
 pytestmark = pytest.mark.kafka
 

@@ -15,7 +15,7 @@ from support.brokers.kafka.fixtures import KafkaPlace, connector_of
 from support.brokers.kafka.letters import headers_by_our_own_connection
 
 from dlq.archive import losses
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.kafka.link import fetch

@@ -18,7 +18,7 @@ from support.waiting import PATIENCE
 
 from dlq.analyzers.analysis import analyze
 from dlq.archive import views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.kafka.plugin.description import KafkaSource
 from dlq.core.settings import Settings

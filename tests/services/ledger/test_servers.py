@@ -18,22 +18,22 @@ from support.servers.ledger_host import LEASE, configured
 from support.servers.ledgers import SERVERS, Server
 from support.waiting import PATIENCE, SOON, eventually
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Target
 from dlq.core.errors import Busy, ConfigError, UsageError
 from dlq.core.failures import make_event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
-from dlq.replay import planfile
-from dlq.replay.apply import apply
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened, server
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.server import server_url
 from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.letters import Letter
-from dlq.replay.plan import make
+from dlq.replay.plans import planfile
+from dlq.replay.plans.letters import Letter
+from dlq.replay.plans.plan import make
+from dlq.replay.plans.wanted import Wanted
 from dlq.replay.reconcile import Decision, reconcile
-from dlq.replay.wanted import Wanted
+from dlq.replay.runs.apply import apply
 
 
 @pytest.fixture(scope="session", params=list(SERVERS))

@@ -8,9 +8,9 @@ import pytest
 from support.servers.hostile import certificate
 from support.servers.ledgers import SERVERS, MariaDb, Postgres, Server, why_missing
 
-from dlq.archive.store import LocalStore
-from dlq.core import patience
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import LedgerUnreachable
+from dlq.core.runtime import patience
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.replay.ledger import opened
 

@@ -35,7 +35,7 @@ from support.waiting import PATIENCE
 
 from dlq.analyzers.rules import judge
 from dlq.analyzers.rules.letter import Facts
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
 from dlq.connectors.amqp10.codec import frames, message, values
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target

@@ -29,7 +29,7 @@ from dlq.capture.pull import PullResult, proven_depth
 from dlq.connectors.base import Search
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import NodeDown, NotFound
-from dlq.replay.apply import Run
+from dlq.replay.runs.apply import Run
 
 pytestmark = pytest.mark.rabbitmq
 NUMBER = 2500

@@ -31,7 +31,7 @@ from support.servers.cutter import Cutter
 from support.waiting import PATIENCE
 from support.wire_builders import configure
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -185,7 +185,7 @@ def test_the_disk_is_full(drain: Drains) -> None:
 STEP = """
 import os, signal, sys, time
 from dlq.archive import manifests
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import main
 from dlq.connectors.chain import ChainOfTwo
 from dlq.connectors.rabbitmq.amqp091.read import RabbitReading

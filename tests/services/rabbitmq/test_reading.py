@@ -15,7 +15,7 @@ from support.connector_contract import Place, ReadingContract, drained, first_le
 from support.waiting import SOON, eventually
 from support.wire_builders import drain_and_end
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.core.record import Record
 

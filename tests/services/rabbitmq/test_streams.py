@@ -8,7 +8,7 @@ from support.brokers.rabbitmq.amqp10 import send_some
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_3, on_rabbitmq_4, request
 from support.connector_contract import first_letters
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.amqp10.codec.message import is_block
 from dlq.connectors.base import Gap

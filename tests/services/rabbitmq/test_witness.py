@@ -43,9 +43,9 @@ from dlq.connectors.base import Outgoing, Proof, Search, SendRequest
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.prove.witness import _seen, count_arrivals, exchange_of, queue_of
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, NotFound
+from dlq.core.runtime import patience
 from dlq.core.settings import Broker
 
 pytestmark = pytest.mark.rabbitmq

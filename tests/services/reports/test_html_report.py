@@ -9,9 +9,9 @@ from support.archives import MINUTE, letter, write_analysis, write_segment
 from support.servers.axe import find_violations, read_axe
 from support.servers.chromium import Page, chromium
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
+from dlq.core.headers.rocketmq_topics import HALF
 from dlq.core.record import Death
-from dlq.core.rocketmq_topics import HALF
 from dlq.reports import report
 
 ATTACKS = (

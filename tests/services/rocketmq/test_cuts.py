@@ -14,7 +14,7 @@ from support.waiting import eventually
 from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.rocketmq.link.connection import Access, Link
 from dlq.connectors.rocketmq.link.message import parse_properties
-from dlq.core.rocketmq_topics import HALF
+from dlq.core.headers.rocketmq_topics import HALF
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq

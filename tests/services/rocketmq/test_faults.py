@@ -28,10 +28,10 @@ from support.waiting import eventually
 from dlq.connectors.base import Evidence, Outgoing, ReadRequest, SendRequest, Target
 from dlq.connectors.rocketmq.link.message import StoredMessage, encode, parse_properties
 from dlq.connectors.rocketmq.prove.evidence import Store
-from dlq.core import patience
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
-from dlq.core.rocketmq_topics import HALF
+from dlq.core.headers.rocketmq_topics import HALF
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq

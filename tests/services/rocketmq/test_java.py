@@ -18,13 +18,13 @@ from support.jvm import compiled
 from support.waiting import PATIENCE, eventually
 
 from dlq.archive import views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.rocketmq.link.remoting import RequestCode
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
+from dlq.core.headers.rocketmq_topics import OP_TOPIC
 from dlq.core.record import Record
-from dlq.core.rocketmq_topics import OP_TOPIC
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq

@@ -13,7 +13,7 @@ from support.wire_builders import dlq_aloud as dlq
 
 from dlq.connectors.base import Outgoing, Search, Target
 from dlq.core.clock import now
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 
 pytestmark = pytest.mark.rocketmq
 

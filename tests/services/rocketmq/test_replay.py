@@ -11,8 +11,8 @@ from support.waiting import eventually
 from dlq.connectors.base import SendRequest, Sent, Target
 from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.clock import now
+from dlq.core.headers.rocketmq_topics import DISCARDED, HALF
 from dlq.core.record import Record
-from dlq.core.rocketmq_topics import DISCARDED, HALF
 
 pytestmark = pytest.mark.rocketmq
 

@@ -14,10 +14,10 @@ from support.rows import each_row
 from support.waiting import eventually
 
 from dlq.archive import views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import ReadRequest
-from dlq.core.rocketmq_topics import HALF, OP_TOPIC
+from dlq.core.headers.rocketmq_topics import HALF, OP_TOPIC
 from dlq.core.settings import Source
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]

@@ -15,10 +15,10 @@ from support.brokers.rocketmq.sending import sent_back
 from support.waiting import eventually
 
 from dlq.archive import views
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.storage.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
-from dlq.core.rocketmq_topics import DISCARDED, HALF
+from dlq.core.headers.rocketmq_topics import DISCARDED, HALF
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq

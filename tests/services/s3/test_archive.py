@@ -18,9 +18,10 @@ from support.store_contract import Opening, StoreContract
 from support.waiting import eventually
 
 from dlq.analyzers import analysis
-from dlq.archive import manifests, s3_lock, user_sql, views
-from dlq.archive.s3 import S3Store
-from dlq.archive.store import open_store
+from dlq.archive import manifests, user_sql, views
+from dlq.archive.storage import s3_lock
+from dlq.archive.storage.s3 import S3Store
+from dlq.archive.storage.store import open_store
 from dlq.cli.app import run
 from dlq.connectors.memory import MemoryBroker
 from dlq.core.errors import ArchiveError, Busy, UsageError
@@ -38,7 +39,7 @@ class TestS3(StoreContract):
 
 def test_the_lock_of_a_process_that_was_killed_is_free_at_once(s3_location: str) -> None:
     script = (
-        "import os, sys; from dlq.archive.store import open_store\n"
+        "import os, sys; from dlq.archive.storage.store import open_store\n"
         "with open_store(sys.argv[1]).lock('work'): os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", script, s3_location], check=False)

@@ -15,7 +15,7 @@ from support.servers.worker_python import BARE, PYTHON
 from dlq.analyzers.analysis import analyze
 from dlq.analyzers.spark import shipping
 from dlq.analyzers.spark.session import session
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings, Spark
 

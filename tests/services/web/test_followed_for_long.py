@@ -18,8 +18,8 @@ from support.servers.chromium import Page
 from support.serving import browsing, run, write_archive
 from support.waiting import PATIENCE, eventually, settled
 
-from dlq.core import patience
 from dlq.core.configuration import parse
+from dlq.core.runtime import patience
 from dlq.replay.states import STATES
 from dlq.web import live
 from dlq.web.app import make_app

@@ -19,7 +19,7 @@ from support.analyzers.mixed import (
 from support.analyzers.rocket_letters import MINUTE
 from support.archives import CREATED, write_segment
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core import clock
 from dlq.core.record import Record
 

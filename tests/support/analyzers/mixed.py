@@ -12,7 +12,7 @@ from unit.analyzers.test_frameworks import TABLE as OF_FRAMEWORKS
 from unit.analyzers.test_rules_kafka import TABLE as OF_KAFKA
 from unit.analyzers.test_rules_rabbitmq import TABLE as OF_RABBITMQ
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.configuration import parse
 from dlq.core.record import Record
 from dlq.core.settings import Settings

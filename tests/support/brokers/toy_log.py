@@ -24,9 +24,9 @@ from dlq.connectors.records import make_record
 from dlq.connectors.sending import WindowedPublisher
 from dlq.core.brokers import Plugin
 from dlq.core.errors import NotFound
-from dlq.core.failure_headers import strip_failure
+from dlq.core.headers.failure_headers import strip_failure
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.identity import content_id
-from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 

@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.replaying import QueueFile, Strike, brokers, settings
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Settings
-from dlq.replay.apply import apply
 from dlq.replay.ledger import opened
+from dlq.replay.runs.apply import apply
 
 LEASE = 3.0
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dlq.analyzers import rules
-from dlq.core.frameworks import FRAMEWORKS
+from dlq.core.headers.frameworks import FRAMEWORKS
 
 LENGTH = 65_536
 LONGEST_SECONDS = 1.0

@@ -18,7 +18,7 @@ from dlq.analyzers.rules import BROKEN, Facts
 from dlq.archive import analyses
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Evidence, Replay, Rule, Settings

@@ -11,7 +11,7 @@ from support.archives import write_segment
 from support.rows import each_row
 
 from dlq.analyzers.analysis import analyze
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.record import Record
 from dlq.core.settings import Settings
 

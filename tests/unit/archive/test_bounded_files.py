@@ -12,8 +12,8 @@ import pytest
 from support.archives import letter, parquet, write_segment
 
 from dlq.archive import manifests, segments
-from dlq.archive import parquet as bounded
-from dlq.archive.store import LocalStore
+from dlq.archive.storage import parquet as bounded
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.core.errors import ArchiveError
 

@@ -15,7 +15,7 @@ from dlq.analyzers.analysis import analyze
 from dlq.archive import analyses, brief, manifests, views
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import REPLAYS
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.storage.store import LocalStore, Store
 from dlq.core.configuration import parse
 from dlq.core.record import Record
 

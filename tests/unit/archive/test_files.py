@@ -13,15 +13,15 @@ import pytest
 from support.archives import letter, write_analysis, write_segment
 from support.builders import Dlq
 
-from dlq.archive import files, folder
-from dlq.archive.store import LocalStore
+from dlq.archive.storage import files, folder
+from dlq.archive.storage.store import LocalStore
 from dlq.archive.views import connect
 from dlq.cli.app import run
-from dlq.core import patience
 from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.runtime import patience
 from dlq.core.settings import Ledger
 from dlq.replay.ledger import opened
-from dlq.reports.files import write_text
+from dlq.reports.formats.files import write_text
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -15,11 +15,10 @@ from support.builders import Dlq
 from support.rows import each_row
 
 from dlq.archive import analyses, housekeeping, manifests
-from dlq.archive.folder import Folder, NotOrdinaryError
-from dlq.archive.names import check_inside
-from dlq.archive.store import LocalStore, Store, open_store
-from dlq.core import bounded_json
+from dlq.archive.storage.folder import Folder, NotOrdinaryError
+from dlq.archive.storage.store import LocalStore, Store, check_inside, open_store
 from dlq.core.errors import ArchiveError
+from dlq.core.runtime import bounded_json
 
 OUTWARD = ["../victim", "/etc/passwd", "segments/../../victim", "./x", "a//b", "", "a/\0b", "a/\nb", ".."]
 USES: dict[str, Callable[[Store, str], Any]] = {

@@ -12,13 +12,13 @@ import pytest
 from support.archives import letter, write_segment
 from support.rows import each_row
 
-from dlq.archive import s3
-from dlq.archive.s3 import S3Store
-from dlq.archive.s3_lock import Lock
-from dlq.archive.store import LocalStore
+from dlq.archive.storage import s3
+from dlq.archive.storage.s3 import S3Store
+from dlq.archive.storage.s3_lock import Lock
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
-from dlq.core import bounded_json, patience
 from dlq.core.errors import ArchiveError
+from dlq.core.runtime import bounded_json, patience
 
 Answer = Callable[["Request"], None]
 

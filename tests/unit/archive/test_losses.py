@@ -5,7 +5,7 @@ from support.archives import letter, write_segment
 
 from dlq.archive import losses
 from dlq.archive.losses import Missing
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 
 
 def ranges(store: LocalStore) -> list[tuple[int, int | None]]:

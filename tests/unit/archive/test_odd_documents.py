@@ -19,12 +19,12 @@ from support.rows import each_row
 
 from dlq.analyzers import topology
 from dlq.archive import analyses, losses, manifests, schema
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Ledger, Settings
-from dlq.replay import planfile
 from dlq.replay.ledger import as_arrow, opened
+from dlq.replay.plans import planfile
 
 ODD = (
     "null", "true", "-1", "0.5", "1e999", "NaN", str(10**400), '""', '"x"', '"\\ud800"', '"../x"',

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 from support.rows import each_row
 
-from dlq.archive.s3_lock import Lock
+from dlq.archive.storage.s3_lock import Lock
 from dlq.core.errors import Busy
 
 

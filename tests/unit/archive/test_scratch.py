@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dlq.archive import scratch
+from dlq.archive.storage import scratch
 
 CODE = """
 import os, signal, sys
 os.umask(0)
-from dlq.archive import scratch
+from dlq.archive.storage import scratch
 place = scratch.folder("spark") / "letters"
 place.write_text("x")
 print(place, flush=True)

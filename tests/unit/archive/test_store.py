@@ -14,10 +14,10 @@ from support.store_contract import Opening, StoreContract
 
 from dlq.archive import analyses
 from dlq.archive.schema import to_records, to_table
-from dlq.archive.store import LocalStore, open_store
+from dlq.archive.storage.store import LocalStore, open_store
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 from dlq.core.record import Record
-from dlq.replay import planfile
+from dlq.replay.plans import planfile
 
 
 class TestFolder(StoreContract):

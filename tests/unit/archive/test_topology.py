@@ -10,11 +10,11 @@ from support.rows import each_row
 
 from dlq.analyzers.topology import facts, node_facts
 from dlq.archive import housekeeping, topology
-from dlq.archive.store import LocalStore
-from dlq.core import bounded_json
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import FormatTooNew
+from dlq.core.runtime import bounded_json
 from dlq.core.settings import Settings
-from dlq.replay.origins import Origins
+from dlq.replay.plans.origins import Origins
 from dlq.reports import retention
 
 KNOWN: dict[str, Any] = {

@@ -16,7 +16,7 @@ from support.archives import MINUTE, letter, parquet, write_analysis, write_segm
 from support.rows import each_row
 
 from dlq.archive import analyses, manifests, segments, user_sql, views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ArchiveError, UsageError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture import source_aliases
 from dlq.core.configuration import parse
 

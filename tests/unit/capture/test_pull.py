@@ -10,14 +10,14 @@ from support.rows import each_row
 
 from dlq.archive import manifests, segments
 from dlq.archive.segments import remove_uncommitted
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture import attempt
 from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, proven_depth, pull
 from dlq.connectors import memory
 from dlq.connectors.base import Batch, Gauge, ReadRequest, Skipped
 from dlq.connectors.memory import MemoryConnector, MemoryReading, broker_at
-from dlq.core import patience
 from dlq.core.errors import ArchiveError, Busy, ConnectionLost, PoisonMessage, Unreachable
+from dlq.core.runtime import patience
 from dlq.core.settings import Broker, Source
 
 Patch = pytest.MonkeyPatch

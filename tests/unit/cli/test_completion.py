@@ -12,7 +12,7 @@ from support.archives import write_analysis
 from support.builders import memory_sources
 
 from dlq.archive.schema import SEGMENT
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.archive.views import LS_COLUMNS
 from dlq.cli import completion
 from dlq.cli.app import run

@@ -11,7 +11,7 @@ from support.builders import Dlq, rows
 from support.running import classified
 
 from dlq.analyzers import analysis
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ArchiveError
 from dlq.operations import triage
 

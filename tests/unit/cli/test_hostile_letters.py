@@ -12,7 +12,7 @@ import pytest
 from support.archives import letter, write_segment
 from support.builders import Dlq
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.record import Record
 
 MAIL = b"to jane@example.com"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.archives import letter, write_segment
 
-from dlq.archive import scratch
-from dlq.archive.store import LocalStore
+from dlq.archive.storage import scratch
+from dlq.archive.storage.store import LocalStore
 from dlq.cli import app
 from dlq.cli.context import Context
 from dlq.operations.concurrency import Stop, do_at_once

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.archives import letter, write_segment
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli import app
 from dlq.cli.app import run
 from dlq.cli.commands import query

@@ -8,10 +8,10 @@ import pytest
 from support.archives import letter, write_segment
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import command_line, hoist, run
 from dlq.core.errors import UsageError
-from dlq.operations.selecting import EVERY
+from dlq.operations.reading.selecting import EVERY
 
 TOML = {
     "a number of 5,000 digits": f"archive = {'9' * 5000}",

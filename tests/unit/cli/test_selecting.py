@@ -9,10 +9,10 @@ from support.archives import MINUTE, letter, write_analysis, write_segment
 from support.builders import Dlq, rows
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import UsageError
-from dlq.operations.selecting import Selection, read_moment
+from dlq.operations.reading.selecting import Selection, read_moment
 
 A, B, C, D = ("aaaaaaaa" + "1" * 24, "aaaaaaaa" + "2" * 24, "c" * 32, "d" * 32)
 

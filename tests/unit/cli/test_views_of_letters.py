@@ -11,7 +11,7 @@ from support.archives import letter, write_analysis, write_segment
 from support.builders import Dlq, rows
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 
 LETTERS = [letter(n, body=f"body {n}".encode(), headers={"h": "\x1b[2J"}) for n in range(1, 8)]
 

@@ -7,8 +7,8 @@ import pytest
 from support.waiting import PATIENCE
 
 from dlq.connectors.local import credentials
-from dlq.core import patience
 from dlq.core.errors import AccessDenied
+from dlq.core.runtime import patience
 from dlq.core.settings import Evidence
 
 

@@ -20,9 +20,9 @@ from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Connector, Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.core import patience
 from dlq.core.brokers import plugin_of, resolve
 from dlq.core.errors import BrokerError
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 MASTERS = [f"broker-{n}" for n in range(1000)]

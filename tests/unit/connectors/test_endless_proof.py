@@ -10,7 +10,7 @@ from dlq.connectors.rocketmq.prove import search
 from dlq.connectors.rocketmq.prove.start_offsets import Range
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
-from dlq.core import patience
+from dlq.core.runtime import patience
 
 
 @pytest.fixture(autouse=True)

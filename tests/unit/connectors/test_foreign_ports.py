@@ -8,10 +8,10 @@ from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import UNHURRIED
 
+from dlq.connectors.net.protocols import foreign, name_protocol, of_length
 from dlq.connectors.rocketmq.link.connection import Access, Link
 from dlq.core.brokers import plugin_of
 from dlq.core.errors import DlqError
-from dlq.core.protocols import foreign, name_protocol, of_length
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 ALERT = b"\x15\x03\x03\0\x02\x02\x46"

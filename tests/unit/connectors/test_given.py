@@ -14,7 +14,7 @@ from support.archives import letter, write_segment
 from support.rows import each_row
 from support.waiting import PATIENCE
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors import file, open_connector
 from dlq.connectors.base import ReadRequest
@@ -23,8 +23,8 @@ from dlq.connectors.local import user_files
 from dlq.core.brokers import plugin_of
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Evidence, Ledger, Source
-from dlq.replay import edits
 from dlq.replay.ledger import open_ledger
+from dlq.replay.plans import edits
 
 URLS = {
     "rabbitmq": "amqps://127.0.0.1:1", "activemq": "stomp+tls://127.0.0.1:1",

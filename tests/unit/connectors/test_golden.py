@@ -28,7 +28,7 @@ from confluent_kafka import KafkaError, Message
 from support.rows import each_row
 
 from dlq.archive.schema import SEGMENT, to_records, to_table
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture.deduplication import Deduplicator
 from dlq.connectors.activemq.openwire.codec import commands as openwire
 from dlq.connectors.activemq.openwire.codec.messages import Dispatch

@@ -22,7 +22,7 @@ from dlq.connectors.rabbitmq.amqp091.codec.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.settings import Source
-from dlq.core.units import seconds
+from dlq.core.values.units import seconds
 
 Named = Callable[[str, str], Any]
 """A broker at host:port with a time-out."""

@@ -10,9 +10,9 @@ from support.servers.hostile import Server
 from support.waiting import SOON
 
 from dlq.archive import store_facts
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.capture import external_stores
-from dlq.core import patience
+from dlq.core.runtime import patience
 from dlq.core.settings import Evidence
 
 Answers = Mapping[bytes, bytes]

@@ -14,8 +14,8 @@ from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.activemq.stomp.read import Scan, Started
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.queue import Unsettled
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p", batch_rows=4)

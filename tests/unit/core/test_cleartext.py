@@ -7,8 +7,8 @@ from dlq.connectors.kafka.plugin.description import KafkaBroker
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
 from dlq.core.brokers import plugin_of
-from dlq.core.cleartext import of_broker, of_store
 from dlq.core.settings import Evidence, Ledger
+from dlq.core.values.cleartext import of_broker, of_store
 from dlq.replay.ledger.server import server_url
 
 OUT = "the password goes to mq1 without TLS"

@@ -6,7 +6,7 @@ from base64 import b64encode
 
 from corpus.report import entries
 
-from dlq.core.envelopes import read_envelope, read_stamps, read_task
+from dlq.core.headers.envelopes import read_envelope, read_stamps, read_task
 
 SYMFONY = (
     next(e for e in entries() if e.name == "Symfony Messenger, by PHP's serializer")

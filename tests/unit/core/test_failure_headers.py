@@ -20,7 +20,7 @@ from dlq.connectors.kafka.records.header_texts import texts_of
 from dlq.connectors.rabbitmq import republish as rabbitmq
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rocketmq import republish as rocketmq
-from dlq.core.failure_headers import (
+from dlq.core.headers.failure_headers import (
     ask_values,
     by_hand,
     mark_of,
@@ -29,7 +29,7 @@ from dlq.core.failure_headers import (
     strip_failure,
     taken_away,
 )
-from dlq.core.frameworks import FRAMEWORKS, Framework
+from dlq.core.headers.frameworks import FRAMEWORKS, Framework
 from dlq.core.record import Death, Record
 
 FACTS = Facts()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from support.rows import each_row
 
-from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST, died_at
+from dlq.core.headers.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST, died_at
 
 Place = tuple[str, str | None, str | None, str | None]
 

@@ -9,7 +9,7 @@ from support.rows import each_row
 from dlq.connectors.activemq.records.frames import Place, record_maker
 from dlq.connectors.activemq.stomp.codec import Frame
 from dlq.connectors.base import ReadRequest
-from dlq.core.message_ids import logged_id
+from dlq.core.headers.message_ids import logged_id
 from dlq.core.settings import Source
 
 DRAMATIQ = {"queue_name": "q", "actor_name": "pay", "args": [], "message_id": "d-1", "options": {}}

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from support.rows import each_row
 
-from dlq.core import patience
 from dlq.core.clock import datable, from_iso, iso
 from dlq.core.errors import UsageError
-from dlq.core.units import seconds, seconds_ahead, size, wait_seconds
-from dlq.core.versions import LONGEST, is_older, is_version
+from dlq.core.runtime import patience
+from dlq.core.values.units import seconds, seconds_ahead, size, wait_seconds
+from dlq.core.values.versions import LONGEST, is_older, is_version
 
 
 def test_a_number_and_a_unit_are_read() -> None:

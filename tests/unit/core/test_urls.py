@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.core import urls
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, DlqError
+from dlq.core.values import urls
 
 WITH_PASSWORD = [
     "amqp://me:geheim@host/vhost", "amqp://:geheim@host", "amqp://me:ge/heim@host",
@@ -90,7 +90,7 @@ def test_a_url_is_shown_without_what_could_hide_a_password(url: str) -> None:
 
 def test_the_error_of_a_server_out_of_reach_does_not_show_the_parameters_of_its_url(tmp_path: Any) -> None:
     pytest.importorskip("psycopg")
-    from dlq.archive.store import LocalStore
+    from dlq.archive.storage.store import LocalStore
     from dlq.core.settings import Ledger
     from dlq.replay.ledger import as_arrow
 

@@ -10,25 +10,31 @@ import pytest
 
 from dlq.connectors.memory import broker_at
 from dlq.core.errors import Busy, UsageError
-from dlq.operations.applying import apply_plan, change_rate, code_of_states, reconcile_plan, stop_plan
-from dlq.operations.books import list_audit, verify_books
+from dlq.operations.brokers.pulling import PullWanted, pull_sources
 from dlq.operations.dismissing import dismiss_letters
-from dlq.operations.failures import (
+from dlq.operations.jsonl import export_letters, import_file
+from dlq.operations.outcome import ExitCode
+from dlq.operations.reading.books import list_audit, verify_books
+from dlq.operations.reading.failures import (
     assign_failure,
     list_failures,
     resolve_failure,
     show_failure,
     snooze_failure,
 )
-from dlq.operations.jsonl import export_letters, import_file
-from dlq.operations.letters import LettersWanted, list_letters
-from dlq.operations.outcome import ExitCode
-from dlq.operations.plans import PlanWanted, approve_plan, make_plan, read_replay_status, why_not_apply
-from dlq.operations.pulling import PullWanted, pull_sources
-from dlq.operations.ramping import ramp_plan
-from dlq.operations.selecting import EVERY, Selection
+from dlq.operations.reading.letters import LettersWanted, list_letters
+from dlq.operations.reading.selecting import EVERY, Selection
+from dlq.operations.replays.applying import apply_plan, change_rate, code_of_states, reconcile_plan, stop_plan
+from dlq.operations.replays.plans import (
+    PlanWanted,
+    approve_plan,
+    make_plan,
+    read_replay_status,
+    why_not_apply,
+)
+from dlq.operations.replays.ramping import ramp_plan
 from dlq.operations.workspace import Notes, Workspace
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 
 ANY = Wanted(any_advice=True)
 

@@ -16,17 +16,17 @@ from dlq.cli.context import Context
 from dlq.connectors.base import Connector
 from dlq.connectors.memory import MemoryConnector, broker_at
 from dlq.core.errors import UsageError
-from dlq.operations import in_order
 from dlq.operations.analysis import AnalysisWanted, analyze_archive
-from dlq.operations.applying import apply_plan, reconcile_plan
-from dlq.operations.in_order import apply_in_order
+from dlq.operations.brokers.pulling import PullWanted, pull_sources
 from dlq.operations.outcome import ExitCode
-from dlq.operations.plans import PlanWanted, make_plan
-from dlq.operations.pulling import PullWanted, pull_sources
-from dlq.operations.selecting import Selection
+from dlq.operations.reading.selecting import Selection
+from dlq.operations.replays import in_order
+from dlq.operations.replays.applying import apply_plan, reconcile_plan
+from dlq.operations.replays.in_order import apply_in_order
+from dlq.operations.replays.plans import PlanWanted, make_plan
 from dlq.operations.workspace import Notes, Workspace, open_workspace
-from dlq.replay import ordering
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
+from dlq.replay.runs import ordering
 
 Document = dict[str, Any]
 

@@ -7,15 +7,15 @@ import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Target
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings
-from dlq.operations.letters import LettersWanted, list_letters, read_columns, run_query, show_letter
-from dlq.operations.selecting import Selection
+from dlq.operations.reading.letters import LettersWanted, list_letters, read_columns, run_query, show_letter
+from dlq.operations.reading.selecting import Selection
 from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay.ledger import opened
-from dlq.replay.letters import Letter
+from dlq.replay.plans.letters import Letter
 
 ORDERS = Target("queue", "orders")
 

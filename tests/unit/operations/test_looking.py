@@ -10,11 +10,11 @@ import pytest
 
 from dlq.cli.app import run
 from dlq.core.errors import Busy, UsageError
-from dlq.operations.books import list_audit, list_transactions
-from dlq.operations.consent import why_not_approve
-from dlq.operations.incidents import list_incidents, show_incident
-from dlq.operations.plans import list_plan_letters, show_plan, why_not_apply
-from dlq.operations.sources import list_sources
+from dlq.operations.brokers.sources import list_sources
+from dlq.operations.reading.books import list_audit, list_transactions
+from dlq.operations.reading.incidents import list_incidents, show_incident
+from dlq.operations.replays.consent import why_not_approve
+from dlq.operations.replays.plans import list_plan_letters, show_plan, why_not_apply
 from dlq.operations.workspace import Workspace
 
 

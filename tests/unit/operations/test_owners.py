@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 from support.waiting import UNHURRIED
 
-from dlq.core import bounded_json
+from dlq.core.runtime import bounded_json
 from dlq.core.settings import Consumer
-from dlq.operations.applying import apply_plan
-from dlq.operations.letters import LettersWanted, list_letters
+from dlq.operations.brokers.pulling import PullWanted, pull_sources
 from dlq.operations.outcome import ExitCode
-from dlq.operations.owners import check_replay
-from dlq.operations.plans import PlanWanted, make_plan
-from dlq.operations.pulling import PullWanted, pull_sources
-from dlq.operations.reporting import ReportWanted, make_report
+from dlq.operations.reading.letters import LettersWanted, list_letters
+from dlq.operations.reading.reporting import ReportWanted, make_report
+from dlq.operations.replays.applying import apply_plan
+from dlq.operations.replays.owners import check_replay
+from dlq.operations.replays.plans import PlanWanted, make_plan
 from dlq.operations.workspace import Notes, Workspace
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 
 ALL_BUT_M3 = "import json, sys; print(json.dumps([one for one in json.load(sys.stdin) if one != 'm3']))"
 

@@ -16,17 +16,18 @@ from support.waiting import PATIENCE, eventually
 from dlq.cli.app import run
 from dlq.cli.context import Context
 from dlq.connectors.memory import MemoryBroker, broker_at
-from dlq.core import patience
 from dlq.core.errors import UsageError
+from dlq.core.runtime import patience
+from dlq.operations.brokers.pulling import PullWanted, pull_sources
 from dlq.operations.outcome import ExitCode
-from dlq.operations.plans import PlanWanted, make_plan
-from dlq.operations.pulling import PullWanted, pull_sources
-from dlq.operations.rehearsing import Rehearsed, clean_rehearsal, rehearse_plan, take_passed
-from dlq.operations.rehearsing import Wanted as Sample
+from dlq.operations.replays.plans import PlanWanted, make_plan
+from dlq.operations.replays.rehearsing import Rehearsed, clean_rehearsal, rehearse_plan, take_passed
+from dlq.operations.replays.rehearsing import Wanted as Sample
 from dlq.operations.workspace import Notes, open_workspace
-from dlq.replay import ledger, rehearsal
-from dlq.replay.rehearsal import Tried, account, sample
-from dlq.replay.wanted import Wanted
+from dlq.replay import ledger
+from dlq.replay.plans.wanted import Wanted
+from dlq.replay.runs import rehearsal
+from dlq.replay.runs.rehearsal import Tried, account, sample
 
 ANY = PlanWanted(how=Wanted(any_advice=True, to="queue:orders"))
 

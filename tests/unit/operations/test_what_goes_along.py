@@ -10,7 +10,7 @@ import pytest
 from support.archives import letter, write_segment
 
 from dlq.analyzers import topology
-from dlq.archive.store import open_store
+from dlq.archive.storage.store import open_store
 from dlq.core.record import Death, Record
 
 At = Callable[..., Any]

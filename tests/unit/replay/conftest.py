@@ -7,7 +7,7 @@ import pytest
 from support.planning import Planning
 from support.replaying import QueueFile, Replaying, settings
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Settings
 from dlq.replay.ledger import opened
 from dlq.replay.ledger.contract import Ledger

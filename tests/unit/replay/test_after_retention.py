@@ -7,12 +7,12 @@ from dlq.archive import housekeeping, manifests
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Retain
 from dlq.replay import ledger as ledgers
-from dlq.replay import planfile
-from dlq.replay.load import Loader
-from dlq.replay.plan import _Planner
-from dlq.replay.planfile import letters
+from dlq.replay.plans import planfile
+from dlq.replay.plans.plan import _Planner
+from dlq.replay.plans.planfile import letters
+from dlq.replay.plans.wanted import condition_of_ids
+from dlq.replay.runs.load import Loader
 from dlq.replay.verify import verify
-from dlq.replay.wanted import condition_of_ids
 
 EVERYTHING = Retain(max_size="0B", states=("waiting", "replayed"))
 

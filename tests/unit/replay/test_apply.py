@@ -15,10 +15,11 @@ from support.waiting import SOON
 from dlq.archive import manifests, segments
 from dlq.connectors.base import Outcome, SendRequest
 from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, Unreachable, UsageError
-from dlq.replay import dismissals, planfile
-from dlq.replay.apply import Run
+from dlq.replay import dismissals
 from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.pace import Stop, request_rate, request_stop
+from dlq.replay.plans import planfile
+from dlq.replay.runs.apply import Run
+from dlq.replay.runs.pace import Stop, request_rate, request_stop
 
 WINDOW = 40
 

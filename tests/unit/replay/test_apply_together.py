@@ -13,7 +13,7 @@ import pytest
 from support.replaying import PLACES, Replaying, Strike, child, fill
 from support.waiting import PATIENCE
 
-from dlq.replay import marks
+from dlq.replay.runs import marks
 
 WINDOW = 40
 

@@ -8,8 +8,8 @@ from support.rows import each_row
 from dlq.core.errors import UsageError
 from dlq.core.failures import Action, make_event
 from dlq.core.settings import Replay
-from dlq.replay.approvals import approval, check
-from dlq.replay.planfile import Header
+from dlq.replay.plans.approvals import approval, check
+from dlq.replay.plans.planfile import Header
 
 HOUR = 3_600_000_000
 PLAN = Header("p1", "2026-11-21T03:01:00Z", None, "failed", 3, digest="d1", actor="ann@desk")

@@ -12,13 +12,13 @@ from support.replaying import Replaying, fill, judge
 from support.rows import each_row
 
 from dlq.archive import manifests, schema, segments
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Outcome
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
-from dlq.replay import content, planfile
-from dlq.replay.content import SENT_COLUMNS, digest, restore_planned
-from dlq.replay.destinations import target_named
+from dlq.replay.plans import content, planfile
+from dlq.replay.plans.content import SENT_COLUMNS, digest, restore_planned
+from dlq.replay.plans.destinations import target_named
 from dlq.replay.verify import verify
 
 

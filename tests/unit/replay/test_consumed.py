@@ -3,8 +3,8 @@
 from support.rows import each_row
 
 from dlq.connectors.base import Consumption, Target
-from dlq.replay.consumed import Consumed, how_far_consumed, in_words
-from dlq.replay.destinations import Destination
+from dlq.replay.plans.destinations import Destination
+from dlq.replay.runs.consumed import Consumed, how_far_consumed, in_words
 
 ORDERS: Destination = ("shop", Target("queue", "orders"))
 BILLS: Destination = ("shop", Target("queue", "bills"))

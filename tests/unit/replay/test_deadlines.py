@@ -11,8 +11,8 @@ from support.rows import each_row
 
 from dlq.core.clock import from_iso
 from dlq.core.record import Record
-from dlq.replay.deadlines import deadlines, in_words, is_late
-from dlq.replay.wanted import Wanted, condition_of_ids
+from dlq.replay.plans.deadlines import deadlines, in_words, is_late
+from dlq.replay.plans.wanted import Wanted, condition_of_ids
 
 NOW = from_iso("2026-11-25T12:00:00Z") or 0
 HOUR = 3_600_000_000

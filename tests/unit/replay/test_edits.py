@@ -16,9 +16,9 @@ from dlq.connectors.rabbitmq.amqp091.codec import edits as amqp_edit
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Mask
-from dlq.replay import edits, planfile
-from dlq.replay.wanted import Wanted
-from dlq.reports.masking import Masker
+from dlq.replay.plans import edits, planfile
+from dlq.replay.plans.wanted import Wanted
+from dlq.reports.letters.masking import Masker
 
 
 def read(document: Mapping[str, object]) -> edits.Edits:

@@ -17,8 +17,8 @@ from support.archives import letter, write_segment
 from support.builders import Dlq
 from support.rows import each_row
 
-from dlq.archive import scratch
-from dlq.archive.store import LocalStore
+from dlq.archive.storage import scratch
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Target
 from dlq.core.errors import ArchiveError
 from dlq.core.settings import Ledger
@@ -26,7 +26,7 @@ from dlq.replay import ledger as ledgers
 from dlq.replay.ledger import as_arrow, opened
 from dlq.replay.ledger.contract import Result
 from dlq.replay.ledger.database import File
-from dlq.replay.letters import Letter
+from dlq.replay.plans.letters import Letter
 
 LOOKS = (
     ["ls"], ["verify"], ["report"], ["query", "select * from replays"], ["failures"], ["replay", "status"],
@@ -198,7 +198,7 @@ from pathlib import Path
 from dlq.connectors.base import Target
 from dlq.replay.ledger.database import File
 from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.letters import Letter
+from dlq.replay.plans.letters import Letter
 from dlq.replay.ledger.contract import Result
 ledger = SqlLedger(File(Path(sys.argv[1])), 3600)
 ledger.database.connection.execute("PRAGMA wal_autocheckpoint = 20")
@@ -293,7 +293,7 @@ def test_a_ledger_is_whole_from_its_first_moment_however_who_makes_it_ends(tmp_p
     """No empty file and no journal stays behind."""
     code = f"""
 import os, sys
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Ledger
 from dlq.replay.ledger import opened, snapshot
 link = os.link

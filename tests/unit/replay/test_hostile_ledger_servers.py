@@ -33,15 +33,16 @@ from support.servers.hostile_sql import (
 )
 from support.waiting import SOON
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors import deadline
 from dlq.connectors.external_stores import sql_patience, stores
-from dlq.core import patience
 from dlq.core.errors import ArchiveError, BrokerError, DlqError, LedgerUnreachable
+from dlq.core.runtime import patience
 from dlq.core.settings import Evidence
 from dlq.core.settings import Ledger as Settings
-from dlq.replay import ledger, planfile, status
+from dlq.replay import ledger, status
 from dlq.replay.ledger.sql import SqlLedger
+from dlq.replay.plans import planfile
 from dlq.replay.states import MAY_SEND_AGAIN
 
 STEERING = b"\x1b[2J" + b"x" * 2**20

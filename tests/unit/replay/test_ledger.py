@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from support.ledger_contract import LEASE, LedgerContract, MovingClock, Opening, letters
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Sent
 from dlq.core.errors import ArchiveError, ConfigError, ConnectionLost, SendingEnded, UsageError
 from dlq.core.failures import make_event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
-from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened, opened_if_any
 from dlq.replay.ledger import claims as module
 from dlq.replay.ledger.claims import Claims
@@ -24,10 +23,11 @@ from dlq.replay.ledger.contract import Result
 from dlq.replay.ledger.database import File
 from dlq.replay.ledger.server import server_url
 from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.marks import Mark
-from dlq.replay.plan import make
+from dlq.replay.plans.plan import make
+from dlq.replay.plans.wanted import Wanted
+from dlq.replay.runs.brokers import Brokers
+from dlq.replay.runs.marks import Mark
 from dlq.replay.verify import verify
-from dlq.replay.wanted import Wanted
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from support.rows import each_row
 
 from dlq.connectors.base import Target
 from dlq.core.record import Record
-from dlq.replay.letters import lap_of, replay_key, transaction_of
+from dlq.replay.plans.letters import lap_of, replay_key, transaction_of
 
 PUBLISH, RESUME = Target("topic", "payments"), Target("resume", "payments")
 HALF, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.archives import letter, write_segment
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.activemq import republish
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.kafka import republish as kafka_sending
@@ -16,7 +16,7 @@ from dlq.connectors.kafka.records.raw import RawRecord, encode
 from dlq.connectors.rocketmq import republish as rocketmq_sending
 from dlq.connectors.rocketmq.link.message import encode_properties
 from dlq.core.record import Record
-from dlq.replay.load import Loader
+from dlq.replay.runs.load import Loader
 
 PROVENANCE = {"dlq_replay_id": "ab" * 16, "dlq_replay_lap": "1", "dlq_replay_of": "0" * 32}
 ORDERS, TOPIC, GROUP = Target("queue", "orders"), Target("topic", "orders"), Target("group", "pay")

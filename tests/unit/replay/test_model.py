@@ -17,7 +17,7 @@ from hypothesis import settings as trying
 from hypothesis import strategies as st
 from support.replaying import QueueFile, Replaying, fill, settings
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.prove.evidence import read_counts, write_counts
 from dlq.connectors.activemq.prove.markers import Marked, marker_bodies, marker_body, new_run, trail_of
@@ -41,9 +41,9 @@ from dlq.connectors.rocketmq.prove.evidence import QueueEnd, Store
 from dlq.connectors.rocketmq.prove.start_offsets import is_same_store, why_queue_lost
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.read.snapshot import QueueOffsets
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
+from dlq.core.runtime import patience
 from dlq.replay.ledger import open_ledger
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from support.rows import each_row
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.settings import Consumer, Evidence, Settings
-from dlq.replay.owners import Owners
+from dlq.replay.plans.owners import Owners
 
 HOUR = 3_600_000_000
 DEDUP = Evidence("dedup", "shine-mq", "redis://127.0.0.1", ("orders*",))
@@ -74,7 +74,7 @@ def test_a_plan_that_outlives_a_word_that_it_rests_on_is_refused(
     assert replay.apply(early).sent == 3
     fill(replay.store, 1, "check_first", 7, dead_at=now() - HOUR // 2)
     late = replay.plan(where="dead_at > now() - INTERVAL 50 MINUTE")
-    monkeypatch.setattr("dlq.replay.apply.now", lambda: later)
+    monkeypatch.setattr("dlq.replay.runs.apply.now", lambda: later)
     assert replay.apply(early).sent == 0, "it has ended"
     with pytest.raises(UsageError, match="an owner's word does not hold any more for some of its letters"):
         replay.apply(late)

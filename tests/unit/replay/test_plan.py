@@ -16,12 +16,13 @@ from dlq.connectors.base import Consumption, Target
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.core.record import Record
-from dlq.replay import dismissals, planfile
-from dlq.replay.destinations import is_allowed, target_named
+from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
-from dlq.replay.letters import Letter, lap_of
-from dlq.replay.picking import FIX_FIRST
-from dlq.replay.wanted import Wanted, condition_of_ids
+from dlq.replay.plans import planfile
+from dlq.replay.plans.destinations import is_allowed, target_named
+from dlq.replay.plans.letters import Letter, lap_of
+from dlq.replay.plans.picking import FIX_FIRST
+from dlq.replay.plans.wanted import Wanted, condition_of_ids
 
 
 def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> None:

@@ -9,9 +9,9 @@ from support.planning import Planning, lines
 from support.replaying import fill
 
 from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
-from dlq.replay import planfile
-from dlq.replay.letters import Letter
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans import planfile
+from dlq.replay.plans.letters import Letter
+from dlq.replay.plans.wanted import Wanted
 
 
 @pytest.mark.parametrize(("line", "field", "value"), [

@@ -17,15 +17,16 @@ from dlq.cli.context import Context
 from dlq.connectors.base import Consumption
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, HarmRefused
-from dlq.core.provenance import REPLAY_ID, REPLAY_LAP
-from dlq.operations import ramping
-from dlq.replay import came_back, planfile
+from dlq.core.headers.provenance import REPLAY_ID, REPLAY_LAP
+from dlq.operations.replays import ramping
+from dlq.replay import came_back
 from dlq.replay import ledger as ledgers
-from dlq.replay.apply import applying
-from dlq.replay.consumed import Standing
-from dlq.replay.destinations import Destination
-from dlq.replay.pace import Stop, request_stop
-from dlq.replay.ramp import Ramp, Watch, places_of, ramp
+from dlq.replay.plans import planfile
+from dlq.replay.plans.destinations import Destination
+from dlq.replay.runs.apply import applying
+from dlq.replay.runs.consumed import Standing
+from dlq.replay.runs.pace import Stop, request_stop
+from dlq.replay.runs.ramp import Ramp, Watch, places_of, ramp
 
 MAX_SHARE = 0.1
 

@@ -12,10 +12,10 @@ from dlq.archive import segments
 from dlq.connectors.base import Search
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, Busy, Unreachable, UsageError
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.replay.actor import system_user
-from dlq.replay.letters import Letter
-from dlq.replay.load import Loader
+from dlq.replay.plans.letters import Letter
+from dlq.replay.runs.load import Loader
 
 
 @pytest.fixture

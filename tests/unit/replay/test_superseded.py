@@ -14,11 +14,11 @@ from dlq.archive import segments
 from dlq.connectors.newer import Newer, NewerProof, NewerSearch
 from dlq.core.clock import now
 from dlq.core.errors import Unreachable
-from dlq.core.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.settings import Settings
-from dlq.replay import planfile, superseded
-from dlq.replay.plan import make
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans import planfile, superseded
+from dlq.replay.plans.plan import make
+from dlq.replay.plans.wanted import Wanted
 
 OLD, NEW = letter(0).record_id, letter(1).record_id
 LIVES = Newer("orders-0", 18, 1_000_000, "billing", True)

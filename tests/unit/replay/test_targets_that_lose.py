@@ -8,9 +8,9 @@ from support.replaying import Replaying, fill
 from support.rows import each_row
 
 from dlq.connectors.base import Fate, Limits, Target, least
-from dlq.core.provenance import REPLAY_ID
-from dlq.replay.temporary import why_temporary
-from dlq.replay.wanted import Wanted
+from dlq.core.headers.provenance import REPLAY_ID
+from dlq.replay.plans.destinations import why_temporary
+from dlq.replay.plans.wanted import Wanted
 
 ORDERS = Target("queue", "orders")
 WHY = "queue orders holds 3 letters and takes 5 letters (drop-head): each one more drops its oldest"

@@ -14,13 +14,12 @@ from support.rows import each_row
 from dlq.connectors.rabbitmq.amqp091.codec import edits as amqp_edit
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import strip_failure
+from dlq.core.headers.failure_headers import strip_failure
 from dlq.core.record import Record
-from dlq.operations.plans import LEFT_OUT
-from dlq.replay import edits, planfile
-from dlq.replay.enveloped import memory_in_body
-from dlq.replay.unwrapping import unwrap
-from dlq.replay.wanted import Wanted
+from dlq.operations.replays.plans import LEFT_OUT
+from dlq.replay.plans import edits, planfile
+from dlq.replay.plans.unwrapping import memory_in_body, unwrap
+from dlq.replay.plans.wanted import Wanted
 
 ORDER = '{"id": 7,  "price": 1.10}'
 FAILURE = {"originalTopic": "orders", "retryCount": 2, "error": {"type": "Declined", "message": "no"}}
@@ -260,6 +259,6 @@ def test_an_apply_sends_what_was_unwrapped_and_refuses_what_was_changed_since(re
 
 def test_unwrapping_is_bounded(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(plan.store, 2, body=SMALL)
-    monkeypatch.setattr("dlq.replay.plan.LARGEST", 200)
+    monkeypatch.setattr("dlq.replay.plans.plan.LARGEST", 200)
     with pytest.raises(UsageError, match="take fewer letters"):
         plan(Wanted(unwrap=True))

@@ -12,9 +12,10 @@ from support.rows import each_row
 
 from dlq.archive import manifests, segments, views
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.storage.store import LocalStore, Store
 from dlq.core.settings import Broker
-from dlq.replay import dismissals, ledger, planfile, still_queued
+from dlq.replay import dismissals, ledger, still_queued
+from dlq.replay.plans import planfile
 from dlq.replay.still_queued import find_queued, in_words, is_left, of_plan
 from dlq.replay.verify import Books, count, verify
 

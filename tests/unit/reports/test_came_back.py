@@ -8,7 +8,7 @@ import pytest
 from support.archives import letter, letters_in, write_analysis, write_segment
 
 from dlq.archive import views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.failures import Event
 from dlq.core.settings import Settings, Source
 from dlq.reports.failures import states

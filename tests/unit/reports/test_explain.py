@@ -13,11 +13,11 @@ from support.analyzers.letters import died, record
 from support.archives import letter, write_analysis, write_segment
 
 from dlq.analyzers.rules import Facts
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.core.record import Record
 from dlq.core.settings import Rule, Settings
-from dlq.reports import explain
+from dlq.reports.letters import explain
 
 SPRING = {
     "x-exception-message": "out of \x1b[2Jstock",

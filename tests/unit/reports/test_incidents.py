@@ -11,7 +11,7 @@ from support.builders import Dlq
 
 from dlq.archive import views
 from dlq.archive.schema import REPLAYS
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.reports import incidents, report
 
 NAMES = ("old-large", "new-small", "ongoing")

@@ -16,14 +16,14 @@ from support.archives import MINUTE, letter, write_analysis, write_segment
 from support.rows import each_row
 
 from dlq.archive import short_ids, views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.brokers import plugin_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Death
-from dlq.reports import letter as letters
-from dlq.reports import letter_text, unpacking
-from dlq.reports.body import preview
-from dlq.reports.letter import with_readable_body
+from dlq.reports.letters import letter as letters
+from dlq.reports.letters import letter_text, unpacking
+from dlq.reports.letters.body import preview
+from dlq.reports.letters.letter import with_readable_body
 
 A = "aaaaaaaa" + "1" * 24
 B = "aaaaaaaa" + "2" * 24

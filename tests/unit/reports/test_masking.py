@@ -12,7 +12,7 @@ from support.rows import each_row
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Mask
-from dlq.reports.masking import Masker
+from dlq.reports.letters.masking import Masker
 
 CANARY = "Jane.Doe-4711@example.com"
 FRAME = "\tat com.Shop.take(Shop.java:17)"

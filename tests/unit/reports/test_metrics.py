@@ -15,10 +15,10 @@ from support.archives import letter
 from support.servers.hostile import Server, answering, certificate, speaking_tls
 
 from dlq.archive import segments
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import UsageError
-from dlq.reports import metrics, metrics_otlp
-from dlq.reports.metrics import Metric, RunFacts
+from dlq.reports.formats import metrics, metrics_otlp
+from dlq.reports.formats.metrics import Metric, RunFacts
 
 REPORT: dict[str, Any] = {
     "matrix": [

@@ -14,11 +14,12 @@ from support.archives import write_analysis
 from support.reporting import CANARY, EARLIER, HOSTILE, LATEST, rendered, store
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Mask
-from dlq.reports import report, terminal
-from dlq.reports.html import script_data, visible
-from dlq.reports.markdown import escape
+from dlq.reports import report
+from dlq.reports.formats import terminal
+from dlq.reports.formats.html import script_data, visible
+from dlq.reports.formats.markdown import escape
 
 __all__ = ["store"]
 

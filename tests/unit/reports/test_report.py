@@ -10,7 +10,7 @@ from support.reporting import EARLIER, LATEST, an_id, ledger, rendered, store
 from support.rows import each_row
 
 from dlq.archive import views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core import causes, clock
 from dlq.core.errors import UsageError
 from dlq.core.record import Record

@@ -8,10 +8,10 @@ import pytest
 from support.archives import letter, write_analysis, write_segment
 
 from dlq.archive import views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.documents import Document
-from dlq.reports import sample
-from dlq.reports.masking import Masker
+from dlq.reports.formats import sample
+from dlq.reports.letters.masking import Masker
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from base64 import b64encode
 import pytest
 from support.rows import each_row
 
-from dlq.reports import stack
+from dlq.reports.letters import stack
 
 JAVA = """java.lang.IllegalStateException: order refused
 \tat com.shop.Orders.take(Orders.java:42)

@@ -11,7 +11,7 @@ from support.archives import letter, write_analysis, write_segment
 from support.builders import Dlq, in_file
 from support.consoles import IDS, NULL, TIMEOUT, Browser, Serve
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.memory import broker_at
 from dlq.core.configuration import parse
 from dlq.web.app import make_app

@@ -19,17 +19,17 @@ from support.archives import letter, write_analysis, write_segment
 from support.rows import each_row
 from support.waiting import PATIENCE
 
-from dlq.archive.store import LocalStore
-from dlq.core import patience
+from dlq.archive.storage.store import LocalStore
 from dlq.core.configuration import parse
 from dlq.core.errors import UsageError
-from dlq.operations import proposals
-from dlq.operations.agent_query import QueryResult
-from dlq.operations.plans import PlanWanted, show_plan, why_not_apply
+from dlq.core.runtime import patience
+from dlq.operations.reading.agent_query import QueryResult
+from dlq.operations.replays import proposals
+from dlq.operations.replays.plans import PlanWanted, show_plan, why_not_apply
 from dlq.operations.workspace import Notes, Workspace, open_workspace
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 from dlq.web.agents import LARGEST, MOST_ROWS, PLAYBOOK, READING, cut, fence, make_server
 
 FAILURE = "ab" * 8

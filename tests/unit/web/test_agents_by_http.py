@@ -9,7 +9,7 @@ import pytest
 from support.consoles import TIMEOUT, Browser, Serve, name_person
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ConfigError
 from dlq.replay import ledger
 from dlq.replay.actor import system_user

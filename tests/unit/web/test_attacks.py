@@ -11,7 +11,7 @@ from support.archives import letter, write_analysis, write_segment
 from support.consoles import FAILURE, ORIGIN, Serve, name_person
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.reports import incidents, summary
 from dlq.web import guard
 from dlq.web.guard import Rates

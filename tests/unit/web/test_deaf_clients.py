@@ -11,7 +11,7 @@ import uvicorn
 from support.consoles import Serve
 from support.waiting import PATIENCE, eventually
 
-from dlq.core import patience
+from dlq.core.runtime import patience
 from dlq.web import server
 from dlq.web.app import make_app
 

@@ -6,8 +6,9 @@ import pytest
 from support.consoles import IDS, Browser, Serve
 
 from dlq.core.errors import UsageError
-from dlq.replay import ledger, planfile
+from dlq.replay import ledger
 from dlq.replay.ledger.contract import Result
+from dlq.replay.plans import planfile
 from dlq.web.jobs import Jobs
 from dlq.web.pages import replays
 

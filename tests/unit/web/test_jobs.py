@@ -9,11 +9,11 @@ import pytest
 from support.archives import letter, write_segment
 from support.waiting import eventually
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings
-from dlq.operations.books import list_audit
+from dlq.operations.reading.books import list_audit
 from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay.actor import check_claim, person_of
 from dlq.web.jobs import KEPT, Job, Jobs, read_start

@@ -7,8 +7,8 @@ from typing import NoReturn
 import pytest
 from starlette.responses import StreamingResponse
 
-from dlq.core import patience
 from dlq.core.errors import ArchiveError
+from dlq.core.runtime import patience
 from dlq.web import live
 
 

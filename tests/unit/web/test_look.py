@@ -19,10 +19,10 @@ from support.archives import letter, write_segment
 from support.consoles import FAILURE, NULL, Serve
 from support.waiting import PATIENCE, eventually
 
-from dlq.archive.store import LocalStore
-from dlq.core import patience
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import UsageError
-from dlq.operations.reporting import describe_now
+from dlq.core.runtime import patience
+from dlq.operations.reading.reporting import describe_now
 from dlq.operations.workspace import Workspace
 from dlq.web import app
 from dlq.web import look as console_look

@@ -12,7 +12,7 @@ from support.archives import letter, write_analysis, write_segment
 from support.consoles import FAILURE, IDS, LETTER, TIMEOUT, Serve, commands_on, name_person
 
 from dlq.archive import manifests
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core import clock
 
 CAPTURED = 10**15
@@ -194,7 +194,7 @@ def test_a_failure_says_in_which_version_it_was_resolved_and_what_owners_of_cons
     browser = serve(consumers={"billing": {**BILLING, "holds_for": "36000d"}})
     assert "are older: check_first" not in browser.get(LETTER).text
     later = clock.now() + 36_000 * 86_400_000_000
-    monkeypatch.setattr("dlq.replay.owners.now", lambda: later)
+    monkeypatch.setattr("dlq.replay.plans.owners.now", lambda: later)
     assert "1 of 1 are older: check_first" in browser.get(LETTER).text
 
 

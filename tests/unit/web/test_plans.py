@@ -13,7 +13,8 @@ from support.consoles import FAILURE, IDS, LETTER, NULL, TIMEOUT, Browser, Field
 
 from dlq.connectors.memory import broker_at
 from dlq.operations.workspace import Notes, open_workspace
-from dlq.replay import ledger, planfile
+from dlq.replay import ledger
+from dlq.replay.plans import planfile
 from dlq.web import agents
 from dlq.web.people import RIGHTS
 

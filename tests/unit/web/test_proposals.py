@@ -17,14 +17,14 @@ from support.waiting import PATIENCE
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.failures import make_event
-from dlq.operations import proposals
-from dlq.operations.failures import note_failure
-from dlq.operations.plans import PlanWanted
-from dlq.operations.proposals import propose_dismissal, propose_note, propose_plan, propose_resolution
+from dlq.operations.reading.failures import note_failure
+from dlq.operations.replays import proposals
+from dlq.operations.replays.plans import PlanWanted
+from dlq.operations.replays.proposals import propose_dismissal, propose_note, propose_plan, propose_resolution
 from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
-from dlq.replay.wanted import Wanted
+from dlq.replay.plans.wanted import Wanted
 
 ADA, EVE = name_person("ada"), name_person("eve")
 AGENT = name_agent("claude", "ann@host")

@@ -8,7 +8,7 @@ import pytest
 from support.archives import letter, write_analysis, write_segment
 from support.consoles import LETTER, TIMEOUT, Browser, Serve
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.web import agents, agents_by_http
 from dlq.web.jobs import Jobs

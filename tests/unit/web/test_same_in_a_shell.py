@@ -12,10 +12,10 @@ from support.archives import MINUTE, write_analysis
 from support.builders import in_file, memory_sources
 from support.consoles import FAILURE, IDS, NULL, TIMEOUT, Browser, Serve, commands_on
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Fate
 from dlq.connectors.memory import MemoryConnector
-from dlq.replay import planfile
+from dlq.replay.plans import planfile
 from dlq.replay.states import STATES
 from dlq.web.pages import ACTS, ROUTES
 

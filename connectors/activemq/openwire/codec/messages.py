@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.stomp.codec import text_of
-from dlq.core.budget import most_unpacked
+from dlq.core.runtime.budget import most_unpacked
 
 DISPATCH = 21
 _PLAIN, BYTES, MAP, OBJECT, STREAM, TEXT, BLOB = range(23, 30)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from dlq.connectors.rabbitmq.amqp091.codec.fields import SIZES, ends_at
 from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, OCTET, SHORT, layout, parts
 from dlq.connectors.rabbitmq.amqp091.codec.shapes import MOST_NAMES, shape_of
-from dlq.core.failure_headers import mend_text
-from dlq.core.frameworks import Inside
+from dlq.core.headers.failure_headers import mend_text
+from dlq.core.headers.frameworks import Inside
 
 EMPTY = b"\0\0"
 """The block of a message without any property."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from dlq.connectors import edited
 from dlq.connectors.rabbitmq.amqp091.codec.fields import SIZES
-from dlq.core import bounded_json
+from dlq.core.runtime import bounded_json
 
 _INTEGERS = {"b": "b", "B": "B", "s": "h", "U": "h", "u": "H", "I": "i", "i": "I", "l": "q", "L": "q"}
 _REALS = {"f": "f", "d": "d"}

@@ -26,7 +26,7 @@ from dlq.connectors.rabbitmq.amqp091.codec.frames import (
 )
 from dlq.connectors.wire import Peer, Wire
 from dlq.core.errors import ConnectionLost
-from dlq.core.patience import WHOLE_ANSWER
+from dlq.core.runtime.patience import WHOLE_ANSWER
 
 _CHANNEL, _NOT_FOUND = 1, 404
 _CAPABILITIES = {

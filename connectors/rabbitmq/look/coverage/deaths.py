@@ -16,7 +16,7 @@ from dlq.connectors.rabbitmq.look.coverage import fixes
 from dlq.connectors.rabbitmq.look.coverage.routes import Routing
 from dlq.connectors.rabbitmq.look.definitions import Definitions
 from dlq.connectors.rabbitmq.look.topology import Topology
-from dlq.core.units import human_seconds
+from dlq.core.values.units import human_seconds
 
 _MOST_ARRIVALS, _MOST_DEATHS = 500, 60
 """Of one message, its copies included, and of one copy."""

@@ -14,7 +14,7 @@ from support.brokers.seen import Seen, read_all
 from dlq.connectors.base import Checkpoint, Mode, ReadRequest
 from dlq.connectors.kafka.plugin.connector import KafkaConnector
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
-from dlq.core import patience
+from dlq.core.runtime import patience
 
 _numbers = count(1)
 PASSWORD = "s3cret-of-bob"

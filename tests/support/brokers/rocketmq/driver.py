@@ -14,7 +14,7 @@ from dlq.connectors.rocketmq.link.connection import Access, Link
 from dlq.connectors.rocketmq.link.message import StoredMessage, decode, encode_properties
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode
 from dlq.connectors.rocketmq.read.queue import MessageQueue, pull_fields
-from dlq.core.rocketmq_topics import OP_TOPIC
+from dlq.core.headers.rocketmq_topics import OP_TOPIC
 
 _counter = itertools.count()
 

@@ -51,7 +51,7 @@ from support.analyzers.quick_spark import QUICK
 from dlq.analyzers import classification
 from dlq.analyzers.analysis import analyze
 from dlq.analyzers.spark import engine
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Settings, Spark
 
 classification.LARGEST_SHARE = engine.LARGEST_SHARE = 40

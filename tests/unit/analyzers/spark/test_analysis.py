@@ -15,7 +15,7 @@ from dlq.analyzers.analysis import Engine, analyze
 from dlq.analyzers.spark import engine as spark_engine
 from dlq.archive import analyses, brief, store_facts, views
 from dlq.archive.analyses import Analysis
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.archive.store_facts import Snapshot
 
 Row = Mapping[str, Any]

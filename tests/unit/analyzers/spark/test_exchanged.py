@@ -11,7 +11,7 @@ from support.archives import letter, parquet, write_segment
 from dlq.analyzers.analysis import analyze
 from dlq.analyzers.classification import CLASSIFIED
 from dlq.analyzers.spark import engine
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ArchiveError
 from dlq.core.settings import Settings
 

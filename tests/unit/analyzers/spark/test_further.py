@@ -16,7 +16,7 @@ from dlq.analyzers import analysis, classification, incremental, plain
 from dlq.analyzers.analysis import Engine, analyze, analyze_touched
 from dlq.analyzers.spark import engine as spark_engine
 from dlq.archive.analyses import KEPT, TABLES, Analysis
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Analysis as Limits
 from dlq.core.settings import Rule, Settings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq.archive import scratch
+from dlq.archive.storage import scratch
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ CRASH = """
 import os, signal
 from pathlib import Path
 from dlq.analyzers.spark.session import session
-from dlq.archive import scratch
+from dlq.archive.storage import scratch
 from dlq.core.settings import Settings
 with session(Settings().spark) as spark:
     java = spark.sparkContext._gateway.proc

@@ -12,7 +12,7 @@ from pyarrow import fs
 from dlq.analyzers.spark.files import Files, files_of
 from dlq.analyzers.spark.session import configuration
 from dlq.analyzers.spark.shipping import ROOMS, name_what_lacks, pack
-from dlq.archive.store import open_store
+from dlq.archive.storage.store import open_store
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 

@@ -17,7 +17,7 @@ from support.waiting import PATIENCE, STARTUP
 
 from dlq.analyzers.analysis import analyze
 from dlq.archive import analyses, views
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Settings
 
 pytestmark = pytest.mark.spark

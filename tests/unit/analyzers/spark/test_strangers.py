@@ -14,7 +14,7 @@ from support.analyzers.letters import died
 from support.archives import write_segment
 
 from dlq.analyzers.analysis import analyze
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Settings
 
 pytestmark = pytest.mark.spark

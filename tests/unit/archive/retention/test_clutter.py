@@ -7,7 +7,7 @@ from support.retaining import Shop
 
 from dlq.archive import analyses
 from dlq.archive.analyses import Analysis
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.settings import Retain
 
 

@@ -8,7 +8,7 @@ from support.retaining import Shop
 
 from dlq.archive import housekeeping, manifests, segments, user_sql, views
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ArchiveError, Busy
 
 

@@ -15,7 +15,7 @@ from dlq.connectors.memory import broker_at
 from dlq.connectors.rabbitmq.look.discovery import places
 from dlq.core.configuration import parse
 from dlq.core.settings import Settings
-from dlq.operations.discovering import write_sources
+from dlq.operations.brokers.discovering import write_sources
 
 
 @pytest.fixture

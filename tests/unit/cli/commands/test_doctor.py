@@ -10,7 +10,7 @@ from support.builders import memory_sources, rows
 from support.rows import each_row
 
 from dlq.archive import losses
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors.base import Inspection
 from dlq.connectors.memory import MemoryConnector

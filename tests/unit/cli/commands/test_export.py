@@ -12,7 +12,7 @@ import pytest
 from support.archives import write_analysis
 from support.builders import in_file, memory_sources, rows
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors.memory import MemoryBroker
 

@@ -11,7 +11,7 @@ from support.archives import letter, write_analysis, write_segment
 from support.builders import Dlq, rows
 from support.rows import each_row
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.core.clock import now
 
 IDS = [f"{number:x}" * 32 for number in range(1, 5)]

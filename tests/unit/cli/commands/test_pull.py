@@ -12,9 +12,10 @@ from support.waiting import PATIENCE
 from dlq.capture.pull import PullResult
 from dlq.cli.app import run
 from dlq.cli.context import Context
-from dlq.operations import progress, pulling
+from dlq.operations import progress
+from dlq.operations.brokers import pulling
+from dlq.operations.brokers.pulling import say_notes
 from dlq.operations.progress import Line
-from dlq.operations.pulling import say_notes
 
 
 def test_a_note_that_several_sources_share_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:

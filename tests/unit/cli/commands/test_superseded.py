@@ -7,7 +7,7 @@ from support.archives import letter, write_segment
 from support.builders import Dlq, memory_sources
 from support.replaying import judge
 
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.connectors.memory import broker_at
 
 SOURCE = memory_sources("memory:superseded", "orders", more='key = "header:entity"\n')

@@ -9,12 +9,12 @@ from support.builders import Dlq, in_file, memory_sources, rows
 from support.rows import each_row
 
 from dlq.archive import losses
-from dlq.archive.store import LocalStore
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.cli.commands import watch
 from dlq.connectors.base import Consumption, Gauge, gauge_of
 from dlq.connectors.memory import MemoryBroker, broker_at
-from dlq.operations.watching import measure_rates
+from dlq.operations.brokers.watching import measure_rates
 
 LETTER = {"broker_kind": "rabbitmq", "body_text": "a", "origin": "orders"}
 

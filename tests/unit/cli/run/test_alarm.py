@@ -12,7 +12,7 @@ import pytest
 from support.running import SECRET_BODY, Team
 from support.waiting import PATIENCE, eventually, is_dead
 
-from dlq.core import patience
+from dlq.core.runtime import patience
 
 
 def test_the_alarm_gets_json_on_stdin_and_no_shell(team: Team, tmp_path: Path) -> None:

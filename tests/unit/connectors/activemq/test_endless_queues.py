@@ -25,8 +25,8 @@ from dlq.connectors.amqp10 import read as amqp10_read
 from dlq.connectors.amqp10.link.session import Delivery
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.chain import scan_twice
-from dlq.core import patience
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "copy", "p")

@@ -38,8 +38,8 @@ from dlq.connectors.amqp10.codec import frames
 from dlq.connectors.amqp10.codec.values import NULL, binary, described_value, sequence, string, symbol
 from dlq.connectors.amqp10.link.session import Session
 from dlq.connectors.base import SendRequest, Sent
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost
+from dlq.core.runtime import patience
 
 TIMEOUT = 0.5
 """For who does nothing."""

@@ -15,10 +15,10 @@ from dlq.connectors.activemq.prove.markers import (
     scan_markers,
     trail_of,
 )
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost
+from dlq.core.runtime import patience
 
-ANCHOR, QUEUE = "run/0", "dlq.replay.plan"
+ANCHOR, QUEUE = "run/0", "dlq.replay.plans.plan"
 
 
 class Queue:

@@ -17,7 +17,7 @@ from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.base import Target
-from dlq.core import patience
+from dlq.core.runtime import patience
 
 TARGET = Target("queue", "a::q")
 ANSWERS: Mapping[str, Any] = {

@@ -12,8 +12,8 @@ from dlq.connectors.activemq.stomp.codec import Frame, escape, headers_of
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading
 from dlq.connectors.base import ReadRequest
-from dlq.core import patience
 from dlq.core.errors import ConnectionLost
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")

@@ -15,9 +15,9 @@ from dlq.connectors.activemq.prove.markers import Trail, marker_queue
 from dlq.connectors.activemq.send import StompSender
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.base import Outgoing, SendRequest, Sent, Target, Writing, keep_no_mark
-from dlq.core import patience
 from dlq.core.errors import BrokerError, ConnectionLost, SendingEnded
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 _FRAME = re.compile(rb"([A-Z]+)\n(.*?)\n\n([^\0]*)\0", re.DOTALL)
 

@@ -19,7 +19,7 @@ from dlq.connectors.rabbitmq.records import amqp10 as rabbitmq_records
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Source
-from dlq.replay import edits
+from dlq.replay.plans import edits
 
 INTS = b"\xe0\x04\x02\x50\x01\x02"
 MONEY = b"\x00" + symbol("shop:money") + long(7)

@@ -17,7 +17,7 @@ from dlq.connectors.rabbitmq.look import receivers
 from dlq.connectors.rabbitmq.look.discovery import places
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
-from dlq.core import patience
+from dlq.core.runtime import patience
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")

@@ -16,8 +16,8 @@ from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove.nodes import are_as_before, describe_nodes
 from dlq.connectors.rabbitmq.prove.witness import _bound, _may_lack, wait_for_the_end_of
 from dlq.connectors.rabbitmq.read.pattern import resolve
-from dlq.core import patience
 from dlq.core.errors import BrokerError
+from dlq.core.runtime import patience
 
 GOING = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
 GONE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"

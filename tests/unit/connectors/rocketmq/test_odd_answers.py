@@ -20,8 +20,8 @@ from dlq.connectors.rocketmq.prove import start_offsets
 from dlq.connectors.rocketmq.read import topics
 from dlq.connectors.rocketmq.read.queue import MessageQueue, Step
 from dlq.connectors.rocketmq.read.snapshot import offsets_of, unpulled_offsets
-from dlq.core import patience
 from dlq.core.errors import BrokerError
+from dlq.core.runtime import patience
 
 PLACE = MessageQueue("t", "broker-a", 0)
 TARGET = Target("topic", "t")

@@ -12,8 +12,8 @@ from dlq.connectors.rocketmq.link.message import StoredMessage, encode, encode_p
 from dlq.connectors.rocketmq.read.outcomes import finished_offsets
 from dlq.connectors.rocketmq.records.messages import record_maker
 from dlq.core.columns import Columns, Constant, Maps, column, join
+from dlq.core.headers.rocketmq_topics import origin_of
 from dlq.core.record import COLUMNS, Record
-from dlq.core.rocketmq_topics import origin_of
 from dlq.core.settings import Source
 
 ORIGINS: list[tuple[dict[str, str], str | None]] = [

@@ -1,0 +1,1 @@
+"""Where bytes of the archive lie: folders, object stores, Parquet, locks."""

@@ -1,0 +1,1 @@
+"""What brokers, frameworks and replays leave on a letter, in its headers or its body."""

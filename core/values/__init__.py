@@ -1,0 +1,1 @@
+"""How people write values in a configuration, and whether these mean something."""

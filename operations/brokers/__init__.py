@@ -1,0 +1,1 @@
+"""Operations that ask brokers: pulls, sources, what is full, and where deaths lead."""

@@ -1,0 +1,1 @@
+"""Operations that look at the archive: letters, failures, incidents, reports, books."""

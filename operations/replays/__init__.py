@@ -1,0 +1,1 @@
+"""Operations on plans: made, proposed, approved, rehearsed, applied."""

@@ -1,0 +1,1 @@
+"""Runs: a plan is carried out, in steps, in order, or as a rehearsal."""

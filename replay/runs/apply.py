@@ -1,0 +1,453 @@
+"""Carry out a plan: plan -> ledger -> archive -> connector, and what became of each letter -> ledger."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from typing import Protocol
+
+from dlq.archive.storage.store import Store
+from dlq.connectors.base import (
+    UNSENT_SECONDS,
+    Connector,
+    Evidence,
+    Outgoing,
+    Search,
+    SendRequest,
+    Sent,
+    Target,
+)
+from dlq.core.clock import from_iso, now
+from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
+from dlq.core.runtime.interpreter import quick_thread_switches, rare_garbage_collection
+from dlq.core.settings import Settings
+from dlq.core.values.units import seconds
+from dlq.replay import status
+from dlq.replay.ledger.claims import UNSENT_SHARE, Claims
+from dlq.replay.ledger.contract import Ledger, Result
+from dlq.replay.ledger.location import is_server
+from dlq.replay.plans import approvals, edits, planfile
+from dlq.replay.plans.destinations import Destination, is_allowed, target_named
+from dlq.replay.plans.edits import Edits
+from dlq.replay.plans.letters import Letter
+from dlq.replay.plans.planfile import Header
+from dlq.replay.runs import elsewhere, marks
+from dlq.replay.runs.brokers import Brokers
+from dlq.replay.runs.load import Loader
+from dlq.replay.runs.pace import Pace, Stop
+from dlq.replay.states import State
+
+_CLAIMED_SHARE = 4
+"""A quarter of the window is claimed at once, and the next quarter meanwhile; the rest is the
+connector's, for letters in flight."""
+_BOUNDED_AT_ONCE = 1000
+_UNKNOWN = "the run ended before the broker answered"
+_NOT_ALLOWED = "[replay] targets does not let letters go there"
+_DEADLY = "the connection ended both times that it was sent, and the broker has not kept it"
+_MOST_NAMED = 20
+_NAMED_AS: Mapping[State, str] = {"refused": "refused", "planned": "left out, and may go later"}
+_UNPROVEN: Sequence[State] = ("sending", "in_doubt")
+"""States that bounds may be asked about."""
+_CHANGED = "the archive holds something else than what was planned"
+_NO_BOUNDS = (
+    "plan {0} has {1} letter(s) in doubt on {2}, and plans/{0}.{2}.bounds.json, which says where its targets "
+    "ended before they were sent, is gone: what would be noted now proves nothing of them. Look whether they "
+    "are there, and say so first: dlq replay reconcile {0} (--sent ID, --not-sent ID, --hold ID)"
+)
+
+
+@dataclass
+class Run:
+    """What one apply has done so far."""
+
+    plan: str
+    total: int
+    at_most: int | None = None
+    sent: int = 0
+    """Letters given to the broker by this run, whatever became of them, but for those that proved unsent."""
+    skipped: int = 0
+    """Letters that the ledger knew already."""
+    outcomes: dict[str, int] = field(default_factory=dict)
+    places: Counter[Destination] = field(default_factory=Counter)
+    """(Broker, target) -> letters given to it."""
+    stopped: bool = False
+    changed: list[str] = field(default_factory=list)
+    """Record ids of letters that are not what was planned any more: refused, nothing of them was sent."""
+    refused: list[str] = field(default_factory=list)
+    """The first of those that the broker does not take, or that were left out, each with the reason."""
+    lost: list[str] = field(default_factory=list)
+    """Brokers that failed in the middle, and why."""
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    """Where letters went by another plan since this was made, or may have, in words -> how many of this are
+    therefore left out."""
+    notes: list[str] = field(default_factory=list)
+    """What the user should know although every letter has its answer."""
+    seconds: float = 0.0
+
+
+_Progress = Callable[[Run], None]
+
+
+class Send(Protocol):
+    """Send at most so many letters of the plan, or all that are left; of one in order those whose turn it is,
+    and whoever knows that asks whether the plan has ended."""
+
+    def __call__(self, at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
+        """Raises UsageError for a plan in order without a word of whose turn it is."""
+
+
+def apply(
+    store: Store,
+    settings: Settings,
+    plan: str,
+    brokers: Brokers,
+    ledger: Ledger,
+    stop: Stop | None = None,
+    progress: _Progress = lambda _run: None,
+) -> Run:
+    """Send what of `plan` was never sent; every letter ends in a state of the ledger. Raises as `applying`.
+
+    A broker that fails in the middle is no error here: what it leaves is `in_doubt`, and `Run.lost` says why.
+    """
+    with applying(store, settings, plan, brokers, ledger, stop or Stop(store, plan), progress) as send:
+        return send(None)
+
+
+@contextmanager
+def applying(
+    store: Store,
+    settings: Settings,
+    plan: str,
+    brokers: Brokers,
+    ledger: Ledger,
+    stop: Stop,
+    progress: _Progress = lambda _run: None,
+) -> Iterator[Send]:
+    """Hold a plan, and send some of it at a time.
+
+    Raises UsageError for a plan that lacks a consent, or for a plan or an archive that was changed, Busy
+    when the plan is being applied, and from `send` BrokerError when a broker can't be reached at all.
+    """
+    checked = check_plan(store, settings, plan, ledger)
+    header = checked.header
+    loader = Loader(store, lean=header.edits is None, hashes=bool(header.files))
+    loader.check(header.segments, plan)
+    changes = edits.load(store, header)
+    mark = marks.Mark(store, plan, ledger.owner, header.letters)
+
+    def send(at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
+        run = Run(plan, header.letters, at_most)
+        if header.in_order and turn is None:
+            raise UsageError(f"plan {plan} goes in order, key by key, and this would send it in any order")
+        if turn is None and status.has_ended(store, ledger, header):
+            run.skipped = header.letters
+            return run
+        started = time.monotonic()
+        gone: Mapping[int, str] = {}
+        if turn is None:
+            going = elsewhere.list_going(store, header)  # before the ledger: it has those that end meanwhile
+            gone = elsewhere.find_gone(elsewhere.list_since(ledger, header, going), checked.letters())
+        run.elsewhere = Counter(gone.values())
+        for broker in header.brokers:
+            connector = brokers.get(broker)
+            lease = seconds(settings.ledger.lease)
+            claims = partial(Claims, plan, ledger, lease, mark)
+            # By a ledger of this host alone nobody takes over what an apply holds: its lock outlives a lease.
+            unsent = UNSENT_SHARE * lease if is_server(settings.ledger) else UNSENT_SECONDS
+            window = settings.replay.window or connector.window
+            targets = settings.replay.targets
+            sender = _Sender(checked, window, ledger, claims, loader, changes, run, stop, targets, unsent)
+            letters = checked.letters() if turn is None else turn
+            own = (one for one in letters if one.broker == broker and one.number not in gone)
+            sender.send(own, store, broker, connector, progress)
+        run.seconds = time.monotonic() - started
+        if turn is None:
+            run.notes += forget_ended(store, ledger, header, brokers)
+        return run
+
+    with store.lock(f"plan-{plan}"), mark, rare_garbage_collection(), quick_thread_switches():
+        stop.forget_old_requests()
+        marks.expire(store, ledger, plan)
+        yield send
+
+
+def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | None) -> planfile.Checked:
+    """Return a plan that may be applied. Raises UsageError for one that lacks a consent, outlived the word of
+    an owner, sends where nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody
+    consented."""
+    checked = planfile.check(store, plan)
+    header = checked.header
+    moment = now()
+    is_late = header.owners_until is not None and (from_iso(header.owners_until) or 0) <= moment
+    is_bound = is_late or approvals.is_needed(header, settings.replay)
+    if is_bound and not (ledger and status.has_ended(store, ledger, header)):
+        if is_late:
+            raise UsageError(
+                f"plan {plan}: since {header.owners_until} an owner's word does not hold any more for some "
+                "of its letters (holds_for in [consumers]); make a new plan, which leaves them out"
+            )
+        approvals.check(header, ledger.events() if ledger else (), settings.replay, moment)
+    for target in header.targets:
+        if not is_allowed(target_named(target), settings.replay.targets):
+            raise UsageError(
+                f"plan {plan} sends to {target}, and [replay] targets lets letters go to "
+                f"{', '.join(settings.replay.targets)} alone; add it there, or make another plan"
+            )
+    _check_bound(checked)
+    return checked
+
+
+def _check_bound(plan: planfile.Checked) -> None:
+    """Raise UsageError for a plan of an older dlq: nothing says what its letters were."""
+    if any(not letter.content for letter in islice(plan.letters(), 1)):
+        raise UsageError(
+            f"plan {plan.header.plan} binds no content of its letters, as an older dlq made it; "
+            "make a new one"
+        )
+
+
+def forget_ended(store: Store, ledger: Ledger, header: Header, brokers: Brokers) -> list[str]:
+    """As `forget`, where nothing of the plan is open."""
+    return forget(header, brokers) if status.has_ended(store, ledger, header) else []
+
+
+def forget(header: Header, brokers: Brokers) -> list[str]:
+    """Nothing of the plan is open: remove its witnesses and markers; returns where that failed, and why."""
+    failed = []
+    for broker in header.brokers:
+        witness = header.leaves_witness(broker)
+        private = [*map(target_named, header.targets)] if witness or header.private else []
+        try:
+            brokers.get(broker).forget(SendRequest(header.plan, witness=witness, private=private))
+        except BrokerError as error:
+            failed.append(
+                f"what the plan left on {broker} could not be removed: {error}; "
+                f"`dlq replay reconcile {header.plan}` tries again"
+            )
+    return failed
+
+
+def _with_bounds(letters: Iterator[Letter], keep: Callable[[set[Target]], None]) -> Iterator[Letter]:
+    """Yield the letters, each when it is kept where its target ended before."""
+    known: set[Target] = set()
+    while some := [*islice(letters, _BOUNDED_AT_ONCE)]:
+        if new := {letter.target for letter in some} - known:
+            keep(new)
+            known |= new
+        yield from some
+
+
+class _Sender:
+    """The way to one broker."""
+
+    def __init__(
+        self,
+        plan: planfile.Checked,
+        window: int,
+        ledger: Ledger,
+        claims: Callable[[], Claims],
+        loader: Loader,
+        changes: Edits,
+        run: Run,
+        stop: Stop,
+        targets: Sequence[str],
+        unsent_seconds: float,
+    ) -> None:
+        self._targets, self._unsent_seconds = targets, unsent_seconds
+        self._plan = plan
+        self._header = header = plan.header
+        self._private = frozenset(map(target_named, header.private))
+        self._loader, self._changes, self._run = loader, changes, run
+        self._ledger, self._new_claims, self._claims = ledger, claims, claims()
+        self._deaths: Counter[int] = Counter()
+        self._answered_before = -1
+        """How many letters were answered when a connection ended last with one that nobody can tell of."""
+        self._given_at = 0
+        self._pace = Pace(header.rate, stop)
+        self._failure: DlqError | None = None
+        self._refusals: dict[str, tuple[int, str, int]] = {}
+        """Reason -> the line that tells of it, the first letter, and how many there are."""
+        window = max(3, window)
+        per_second = math.ceil(header.rate) if header.rate else window
+        self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
+        self._in_flight = window - 2 * self._chunk
+
+    def send(
+        self, own: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: _Progress
+    ) -> None:
+        """Send the plan's `own` letters for `broker`; whatever ends it, the ledger knows.
+
+        Where a connection ends with one letter in doubt, and the broker shows that it has not kept it, that
+        letter is sent once more; when the connection ends with it again it is refused, and the rest goes.
+        Where nobody tells, it stays in doubt, and the rest goes.
+        """
+        plan = self._header.plan
+        letters = _with_bounds(own, lambda new: self._keep_bounds(store, broker, connector.bounds(new)))
+        while lost := self._send_some(letters, store, broker, connector, progress):
+            again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)
+            if again is None:
+                self._run.lost.append(f"{broker}: {lost}")
+                return
+            letters = chain(again, self._claims.given_back, letters)
+            self._claims = self._new_claims()
+
+    def _keep_bounds(self, store: Store, broker: str, bounds: Evidence) -> None:
+        """Keep the bounds. Raises UsageError where letters that are in doubt were sent before them."""
+        plan = self._header.plan
+        if bounds and not planfile.bounds_of(store, plan, broker):
+            entries = chain.from_iterable(self._ledger.entries(plan, state) for state in _UNPROVEN)
+            doubtful = {entry.number for entry in entries}
+            letters = self._plan.letters() if doubtful else ()
+            if lost := sum(one.broker == broker and one.number in doubtful for one in letters):
+                raise UsageError(_NO_BOUNDS.format(plan, lost, broker))
+        planfile.keep_bounds(store, plan, broker, bounds)
+
+    def _send_some(
+        self, letters: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: _Progress
+    ) -> BrokerError | None:
+        """Send some letters over one connection; return what ended it too early."""
+        lost: BrokerError | None = None
+        header = self._header
+        witness = header.leaves_witness(broker)
+        try:
+            publisher = connector.publisher(
+                SendRequest(header.plan, self._in_flight, witness, self._unsent_seconds, self._private)
+            )
+        except BrokerError as error:
+            if self._answered_before < 0:
+                raise
+            return error
+        try:
+            if publisher.anchor:
+                self._keep_bounds(store, broker, publisher.anchor)
+            for sent in publisher.publish(self._outgoing(letters, progress), self._claims.note_writing):
+                letter, state = self._answered(sent)
+                self._run.sent -= state == "planned"
+                if state == "refused" or sent.outcome == "unsent":
+                    self._name_refused(letter, sent.detail or "", _NAMED_AS[state])
+        except BrokerError as error:
+            lost = error
+        finally:
+            self._claims.end(_UNKNOWN)
+            publisher.close()
+            progress(self._run)
+        if self._failure is not None:
+            raise self._failure
+        return lost
+
+    def _not_kept(
+        self, lost: BrokerError, before: Evidence, broker: str, connector: Connector
+    ) -> Sequence[Letter] | None:
+        """Return what is to be sent again of what was in doubt when the connection ended; None where that was
+        not one letter, or the rest must not go."""
+        is_one = isinstance(lost, ConnectionLost) and len(self._claims.doubtful) == 1
+        if not is_one or self._claims.is_over or self._run.stopped:
+            return None
+        [letter] = self._claims.doubtful
+        [record] = self._loader.records([letter])
+        sent = edits.planned_outgoing(letter, record, self._changes, self._header.keep_headers)
+        if sent is None:
+            return self._leave_in_doubt(letter, f"{broker}: {lost}; {_CHANGED}")
+        try:
+            proof = connector.find(Search(self._header.plan, [sent], self._given_at, before))
+        except BrokerError:
+            return None
+        presence = proof.shown[letter.number]
+        if presence == "sent":
+            self._settle(letter, "confirmed", "the broker shows that it was sent")
+            return []
+        if presence == "unknown":
+            return self._leave_in_doubt(letter, f"{broker}: {lost}")
+        self._deaths[letter.number] += 1
+        if self._deaths[letter.number] == 1:
+            self._settle(letter, "planned", "the broker shows that it was not sent")
+            self._run.sent -= 1
+            return [letter]
+        self._settle(letter, "refused", _DEADLY)
+        return []
+
+    def _leave_in_doubt(self, letter: Letter, lost: str) -> Sequence[Letter] | None:
+        """Nothing is sent again, and the rest goes; unless nothing was answered since the last time: then the
+        letters are not what ends the connections."""
+        answered = sum(self._run.outcomes.values()) - self._run.outcomes.get("in_doubt", 0)
+        if answered == self._answered_before:
+            return None
+        self._answered_before = answered
+        self._run.lost.append(f"{lost}; letter {letter.record_id} may have been taken: it stays in doubt")
+        return []
+
+    def _settle(self, letter: Letter, state: State, why: str) -> None:
+        """Say what became of a letter that was in doubt."""
+        if state == "refused":
+            self._ledger.record_results([Result(letter.key, state, why)])
+            self._name_refused(letter, why)
+        else:
+            self._ledger.resolve([letter.key], state, why)
+        if self._run.outcomes.get("in_doubt"):
+            self._run.outcomes["in_doubt"] -= 1
+        self._count(state)
+
+    def _outgoing(self, letters: Iterator[Letter], progress: _Progress) -> Iterator[Outgoing]:
+        """Yield letters to send. When the ledger or the archive fails this ends, so that what is in flight is
+        still answered."""
+        try:
+            self._ask(letters, 0)
+            while not self._run.stopped and (found := self._claims.take_claimed()) is not None:
+                asked, claimed = found
+                self._run.skipped += asked - len(claimed)
+                progress(self._run)
+                self._ask(letters, len(claimed))
+                yield from self._hand_out(claimed)
+        except DlqError as error:
+            self._failure = error
+
+    def _ask(self, letters: Iterator[Letter], claimed: int) -> None:
+        """Claim the next letters, beside those that are claimed and not sent yet."""
+        most = self._run.at_most
+        room = self._chunk if most is None else min(self._chunk, most - self._run.sent - claimed)
+        if some := list(islice(letters, max(0, room))):
+            self._claims.ask(some)
+
+    def _hand_out(self, claimed: list[Letter]) -> Iterator[Outgoing]:
+        records, changes, keep = self._loader.records(claimed), self._changes, self._header.keep_headers
+        read, files = self._loader.files, self._header.files
+        bound = {stem for stem in {letter.segment for letter in claimed} if files.get(stem, "") == read[stem]}
+        for letter, record in zip(claimed, records, strict=True):
+            if not self._pace.wait():
+                self._run.stopped = True
+                return
+            if not self._claims.take(letter):
+                continue
+            outgoing = edits.planned_outgoing(letter, record, changes, keep, letter.segment in bound)
+            if outgoing is None:
+                self._answered(Sent(letter.number, "refused", _CHANGED))
+                self._run.changed.append(letter.record_id)
+                continue
+            if not is_allowed(letter.target, self._targets):
+                self._answered(Sent(letter.number, "refused", _NOT_ALLOWED))
+                continue
+            self._run.sent += 1
+            self._given_at = now()
+            self._run.places[letter.broker, letter.target] += 1
+            yield outgoing
+
+    def _answered(self, sent: Sent) -> tuple[Letter, State]:
+        letter, state = self._claims.take_answer(sent)
+        self._count(state)
+        return letter, state
+
+    def _count(self, state: State) -> None:
+        self._run.outcomes[state] = self._run.outcomes.get(state, 0) + 1
+
+    def _name_refused(self, letter: Letter, why: str, what: str = "refused") -> None:
+        """Name the letters that were refused, in one line for each reason."""
+        refused, why = self._run.refused, f"{what}: {why}"
+        line, first, more = self._refusals.get(why, (len(refused), letter.record_id, 0))
+        if line < _MOST_NAMED:
+            self._refusals[why] = line, first, more + 1
+            who = f"letter {first} and {more} more are" if more else f"letter {first} is"
+            refused[line : line + 1] = [f"{who} {why}"]

@@ -1,0 +1,225 @@
+"""Send a plan in growing steps, and stop when its letters die again or nobody consumes them.
+
+After each step somebody watches until its letters are consumed: a consumer that still fails is found with a
+handful of letters, one that is not there with a single one, and a healthy one gets the rest at full speed.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dlq.core.runtime import patience
+from dlq.replay.plans.destinations import Destination
+from dlq.replay.plans.letters import Letter
+from dlq.replay.runs.apply import Run, Send
+from dlq.replay.runs.consumed import MISSING, Consumed, Standing, age, how_far_consumed, in_words, progress
+
+GROWTH = 10
+_LOOK_SECONDS = 2.0
+_LOOK_SHARE = 3
+"""A look pulls whole queues: at most a third of the time goes there."""
+
+
+@dataclass
+class RampStep:
+    """One step: how many were sent, how many letters of the plan came back since the step before, and what
+    shows that its letters were consumed."""
+
+    sent: int
+    came_back: int
+    evidence: Consumed
+
+
+@dataclass
+class Ramp:
+    """All steps. `harm`: letters of the plan that died again; `stopped_by`: why it went no further."""
+
+    run: Run
+    steps: list[RampStep] = field(default_factory=list)
+    harm: int = 0
+    stopped_by: str | None = None
+    """harm, or no_evidence."""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a ramp sees what becomes of its letters."""
+
+    ask: Callable[[Collection[Destination]], Standing]
+    """How far the consumers of these places are."""
+    look: Callable[[], int]
+    """Pull, and count the letters of the plan that have come back so far."""
+    wait: float
+    """Seconds without any sign of a consumer after which a step is not consumed."""
+    max_share: float
+    """A step of which more than this share (0 to 1) came back is harm."""
+    stop: Callable[[], bool]
+    tell: Callable[[str], None] = lambda _text: None
+    """What is waited for, again and again."""
+    note: Callable[["Ramp"], None] = lambda _done: None
+    """How far it is, after each step."""
+
+
+def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Destination]) -> Ramp:
+    """Send in steps of 1, 10, 100, ... letters to `places`; each is watched until its letters are consumed.
+
+    Ends when all are sent, when `stop` says so, when a broker fails, when too many of a step have come back,
+    or when nothing shows that they are consumed.
+    """
+    done = Ramp(Run(plan, total))
+    known = watch.look()
+    size, over = 1, False
+    while not over:
+        before = watch.ask(places)
+        step = send(size)
+        add_step(done.run, step, first=not done.steps)
+        if step.sent:
+            watched = Watched(watch, step, before, known, _name(done))
+            watched.run()
+            judge(done, watched, watch, MISSING)
+            known = watched.known
+            watch.note(done)
+        done.run.stopped = step.stopped or watch.stop()
+        over = bool(done.stopped_by or done.run.stopped or step.lost) or step.sent < size
+        size *= GROWTH
+    return done
+
+
+def _name(done: Ramp) -> str:
+    """Name the step that was just sent: which of how many it is, and how much of the plan is out."""
+    number, run = len(done.steps) + 1, done.run
+    steps, left = 0, run.total - run.skipped
+    while left > 0:
+        left -= GROWTH**steps
+        steps += 1
+    return f"step {number} of {max(number, steps)}: {run.sent + run.skipped:,} of {run.total:,} sent"
+
+
+def places_of(letters: Iterable[Letter]) -> set[Destination]:
+    """Return where the letters of a plan go: pairs of a broker's name and a target."""
+    return {(letter.broker, letter.target) for letter in letters}
+
+
+class Watched:
+    """One step that is being watched; `exact`: until each of its letters is known to be consumed."""
+
+    def __init__(
+        self, watch: Watch, step: Run, before: Standing, known: int, name: str, exact: bool = False
+    ) -> None:
+        self._watch, self.step, self._before, self._known_before = watch, step, before, known
+        self._name, self._exact = name, exact
+        self._begun = self._asked = time.monotonic()
+        self._not_there = step.sent - step.outcomes.get("confirmed", 0)
+        self.now, self.known = before, known
+        self.evidence: Consumed = "unknown"
+        self._patience = watch.wait
+        self._last_sign = self._last_look = time.monotonic()
+        self._look_pause = _LOOK_SECONDS
+        self._best = progress(before)
+
+    @property
+    def came_back(self) -> int:
+        """Letters of the plan that died again since the step before."""
+        return self.known - self._known_before
+
+    @property
+    def is_harm(self) -> bool:
+        """Whether more of the step came back than `Watch.max_share` allows."""
+        return self.came_back > self._watch.max_share * self.step.sent
+
+    def run(self) -> None:
+        """Run until the letters are consumed, came back, or nothing has moved for too long."""
+        self._ask()
+        self._best = progress(self.now)
+        while self.evidence != "consumed" and not self.is_harm and self._has_patience():
+            _sleep(patience.RECHECK, self._watch.stop)
+            self._ask()
+            if time.monotonic() - self._last_look > self._look_pause:
+                self._look()
+        if not self.is_harm:
+            _sleep(min(patience.DEAD_LETTERED, self._watch.wait), self._watch.stop)
+            self._look()
+
+    def _has_patience(self) -> bool:
+        return time.monotonic() - self._last_sign < self._patience and not self._watch.stop()
+
+    def _ask(self) -> None:
+        self._asked = time.monotonic()
+        self.now = self._watch.ask(self.step.places)
+        self._patience = self._watch.wait + age(self.now)
+        taken, acknowledged = progress(self.now)
+        if taken > self._best[0] or acknowledged > self._best[1]:
+            self._best = max(taken, self._best[0]), max(acknowledged, self._best[1])
+            self._last_sign = time.monotonic()
+        self._weigh()
+
+    def _look(self) -> None:
+        started, known = time.monotonic(), self.known
+        self.known = self._watch.look()
+        self._last_look = time.monotonic()
+        self._look_pause = max(_LOOK_SECONDS, _LOOK_SHARE * (self._last_look - started))
+        if self.known > known:
+            self._last_sign = self._last_look
+        self._weigh()
+
+    def _weigh(self) -> None:
+        gone = self.came_back + self._not_there
+        since = self._asked - self._begun if self._exact else None
+        self.evidence = how_far_consumed(self._before, self.now, self.step.places, gone, since)
+        left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
+        seen = in_words(self.now) or "it is not known who consumes"
+        late = age(self.now)
+        awaited = _AWAITED[self.evidence] + (f" (told up to {late:.0f} s late)" if late else "")
+        self._watch.tell(
+            f"{self._name}; waiting for {awaited} until {until}; {self.came_back:,} came back; {seen}"
+        )
+
+
+def judge(done: Ramp, watched: Watched, watch: Watch, missing: Collection[Consumed]) -> None:
+    """Add a step that was watched; evidence that is among the `missing` stops all."""
+    step = RampStep(watched.step.sent, watched.came_back, watched.evidence)
+    if step.sent:
+        done.steps.append(step)
+    done.harm += step.came_back
+    if watched.is_harm:
+        done.stopped_by = "harm"
+        done.why = f"{step.came_back:,} of the last {step.sent:,} letters died again"
+    elif step.evidence in missing and not watch.stop():
+        done.stopped_by = "no_evidence"
+        done.why = _NOT_CONSUMED[step.evidence].format(seen=in_words(watched.now))
+
+
+_AWAITED: Mapping[Consumed, str] = {
+    "consumed": "letters that come back",
+    "taken": "letters that come back",
+    "unknown": "letters that come back",
+    "held": "acknowledgements",
+    "waiting": "consumers to take them",
+}
+_NOT_CONSUMED = {
+    "waiting": "nothing shows that the letters of this step are consumed: {seen}",
+    "held": "consumers took the letters of this step and do not acknowledge them: {seen}",
+    "taken": "nothing shows any more whether letters are acknowledged: {seen}",
+    "unknown": "nothing shows any more whether letters are consumed",
+}
+
+
+def add_step(whole: Run, step: Run, first: bool) -> None:
+    """Count a step; what a later one skips are the letters of the steps before."""
+    whole.sent += step.sent
+    whole.skipped += step.skipped if first else 0
+    whole.seconds += step.seconds
+    whole.lost += step.lost
+    whole.refused += step.refused
+    whole.notes += step.notes
+    whole.elsewhere = step.elsewhere
+    for outcome, count in step.outcomes.items():
+        whole.outcomes[outcome] = whole.outcomes.get(outcome, 0) + count
+
+
+def _sleep(duration: float, stop: Callable[[], bool]) -> None:
+    for _ in patience.tries(duration, patience.FETCH):
+        if stop():
+            return

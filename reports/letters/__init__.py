@@ -1,0 +1,1 @@
+"""One letter as people read it: its body, its stack, why it has its cause."""
