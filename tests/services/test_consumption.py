@@ -81,8 +81,13 @@ def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -
 def test_rocketmq_tells_which_targets_are_missing(rocket: Rocket) -> None:
     rocket.driver.read_retries(rocket.group)
     there, typo, nobody = Target("topic", rocket.topic), Target("topic", "ordres"), Target("group", "nobody")
-    missing = rocket.connector.missing_targets([there, Target("group", rocket.group), typo, nobody])
+    unread, half = Target("topic", f"{rocket.topic}-unread"), Target("topic", f"{rocket.topic}-half")
+    rocket.driver.create_topic(unread.name, queues=4, readable=0)
+    rocket.driver.create_topic(half.name, queues=4, readable=1)
+    eventually(lambda: rocket.connector.missing_targets([half]) == {})
+    missing = rocket.connector.missing_targets([there, Target("group", rocket.group), typo, nobody, unread])
     assert missing == {
+        unread: f"no queue of {unread.name} may be written and read (updateTopic -p 6 -r … -w …)",
         typo: "no broker has a writable topic ordres",
         nobody: "no broker has a writable topic %RETRY%nobody",
     }

@@ -56,8 +56,11 @@ class Queues(NamedTuple):
 
     @property
     def to_write(self) -> Sequence[int]:
-        """The numbers by which clients send."""
-        return range(self.writable) if self.hosted is None else self.hosted
+        """The numbers by which letters are sent. A broker takes messages for more queues than consumers read
+        (AbstractSendMessageProcessor.msgCheck, MQClientInstance.topicRouteData2TopicSubscribeInfo)."""
+        if not self.permission & 4:
+            return ()
+        return range(min(self.readable, self.writable)) if self.hosted is None else self.hosted
 
 
 class Cluster:

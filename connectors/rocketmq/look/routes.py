@@ -31,9 +31,11 @@ class Route:
 def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
     """Return the route to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
     try:
-        places = _sendable_queues(cluster, topic)
+        found = _writable(cluster, topic)
+        places = _sendable_queues(found)
         if not places:
-            return Route(closed=f"no broker has a writable topic {topic}")
+            unread = f"no queue of {topic} may be written and read (updateTopic -p 6 -r … -w …)"
+            return Route(closed=unread if found else f"no broker has a writable topic {topic}")
         return Route(places, why_unread(cluster, target.name) if target.kind == "group" else None)
     except (AccessDenied, NotFound) as error:
         return Route(closed=str(error))
@@ -44,10 +46,10 @@ def writable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:
     return [(node, queue) for node, queues in _writable(cluster, topic) for queue in range(queues.writable)]
 
 
-def _sendable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:
-    """Return the same by the numbers that are sent to, in the order in which Java's clients count them: those
-    of a static topic run over all brokers (MQClientInstance.topicRouteData2EndpointsForStaticTopic)."""
-    found = _writable(cluster, topic)
+def _sendable_queues(found: list[tuple[str, Queues]]) -> list[WritableQueue]:
+    """Return those that consumers read, by the numbers that are sent to, in the order in which Java's clients
+    count them: those of a static topic run over all brokers
+    (MQClientInstance.topicRouteData2EndpointsForStaticTopic)."""
     places = [(node, queue) for node, queues in found for queue in queues.to_write]
     is_static = any(queues.hosted is not None for _, queues in found)
     return sorted(places, key=lambda place: place[1]) if is_static else places

@@ -115,6 +115,22 @@ def test_an_address_that_nobody_reaches_is_told_with_who_named_it(named_by: str,
 OWN = [("a", 0), ("a", 1), ("b", 0)]
 
 
+@each_row(("a", "b", "expected"), [
+    (Queues(2, 2, 6), Queues(1, 1, 6), OWN),
+    (Queues(1, 8, 6), Queues(4, 1, 6), [("a", 0), ("b", 0)]),
+    (Queues(0, 8, 6), Queues(4, 4, 4), []),  # none is read, none is written
+    (Queues(8, 8, 2), Queues(1, 1, 6), [("b", 0)]),
+    (Queues(8, 8, 2), Queues(0, 1, 6), []),
+])  # fmt: skip
+def test_no_letter_goes_to_a_queue_that_consumers_do_not_read(
+    a: Queues, b: Queues, expected: list[tuple[str, int]]
+) -> None:
+    cluster: Any = SimpleNamespace(masters=lambda: {"a": "", "b": ""}, route=lambda _: {"a": a, "b": b})
+    found = route_to(cluster, Target("topic", "orders"), "orders")
+    assert [*found.places] == expected
+    assert bool(found.closed) == (not expected)
+
+
 @each_row(("hosted", "expected"), [
     ((None, None), OWN),  # ordinary, static, static and moved to one broker
     (([0, 2], [1]), [("a", 0), ("b", 1), ("a", 2)]),
