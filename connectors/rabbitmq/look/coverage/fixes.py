@@ -54,11 +54,10 @@ def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
 
 
 def _keeper(known: Definitions, queue: str) -> str:
-    """Return a queue for dead letters: its own, else the first that is called so, else one to be made."""
-    own = f"{queue}.dlq" if queue else "unroutable"
-    if own in known.queues:
-        return own
-    return next((name for name in known.for_dead_letters if name != queue), own)
+    """Return a queue for dead letters: its own, else the first that is called so, else one to be made. Two
+    queues for dead letters that keep each other's would be a circle, so these get their own."""
+    own, others = f"{queue}.dlq" if queue else "unroutable", known.for_dead_letters
+    return own if own in known.queues or queue in others else next(iter(others), own)
 
 
 def _policy(known: Definitions, name: str, kind: str, definition: Mapping[str, Any]) -> str:

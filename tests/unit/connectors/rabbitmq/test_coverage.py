@@ -119,6 +119,12 @@ def test_the_fix_is_a_command_of_the_shell_whatever_a_queue_is_called() -> None:
     assert "'\"'\"'s; $(rm)'" in found.fix
 
 
+@each_row("name, keeper", [("orders", "a.dlq"), ("a.dlq", "a.dlq.dlq"), ("b.dlq", "b.dlq.dlq")])
+def test_no_two_queues_for_dead_letters_are_to_keep_each_others(name: str, keeper: str) -> None:
+    found = fate_of(name, "reject", [queue("orders"), queue("a.dlq"), queue("b.dlq")])
+    assert f'"dead-letter-routing-key": "{keeper}"' in found.fix
+
+
 def test_what_an_operator_has_set_no_policy_takes_away() -> None:
     to_small = queue("q", {"dead-letter-exchange": "", "dead-letter-routing-key": "small"})
     refuses = {"overflow": "reject-publish"}
