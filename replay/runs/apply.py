@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dlq.archive.storage.store import Store
 from dlq.connectors.base import (
@@ -138,6 +137,7 @@ def applying(
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
+    shared = _Shared(store, settings, checked, ledger, mark, loader, changes, stop, progress)
 
     def send(at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
         run = Run(plan, header.letters, at_most)
@@ -153,17 +153,9 @@ def applying(
             gone = elsewhere.find_gone(elsewhere.list_since(ledger, header, going), checked.letters())
         run.elsewhere = Counter(gone.values())
         for broker in header.brokers:
-            connector = brokers.get(broker)
-            lease = seconds(settings.ledger.lease)
-            claims = partial(Claims, plan, ledger, lease, mark)
-            # By a ledger of this host alone nobody takes over what an apply holds: its lock outlives a lease.
-            unsent = UNSENT_SHARE * lease if is_server(settings.ledger) else UNSENT_SECONDS
-            window = settings.replay.window or connector.window
-            targets = settings.replay.targets
-            sender = _Sender(checked, window, ledger, claims, loader, changes, run, stop, targets, unsent)
             letters = checked.letters() if turn is None else turn
             own = (one for one in letters if one.broker == broker and one.number not in gone)
-            sender.send(own, store, broker, connector, progress)
+            _Sender(shared, run, broker, brokers.get(broker)).send(own)
         run.seconds = time.monotonic() - started
         if turn is None:
             run.notes += forget_ended(store, ledger, header, brokers)
@@ -241,90 +233,102 @@ def _with_bounds(letters: Iterator[Letter], keep: Callable[[set[Target]], None])
         yield from some
 
 
-class _Sender:
-    """The way to one broker."""
+class _Shared(NamedTuple):
+    """What all senders of a plan work with."""
 
-    def __init__(
-        self,
-        plan: planfile.Checked,
-        window: int,
-        ledger: Ledger,
-        claims: Callable[[], Claims],
-        loader: Loader,
-        changes: Edits,
-        run: Run,
-        stop: Stop,
-        targets: Sequence[str],
-        unsent_seconds: float,
-    ) -> None:
-        self._targets, self._unsent_seconds = targets, unsent_seconds
-        self._plan = plan
-        self._header = header = plan.header
-        self._private = frozenset(map(target_named, header.private))
-        self._loader, self._changes, self._run = loader, changes, run
-        self._ledger, self._new_claims, self._claims = ledger, claims, claims()
+    store: Store
+    settings: Settings
+    plan: planfile.Checked
+    ledger: Ledger
+    mark: marks.Mark
+    loader: Loader
+    changes: Edits
+    stop: Stop
+    progress: _Progress
+
+    @property
+    def lease(self) -> float:
+        """Seconds for which the ledger counts a letter as ours."""
+        return seconds(self.settings.ledger.lease)
+
+    @property
+    def unsent_seconds(self) -> float:
+        """How long a letter may wait to be written. By a ledger of this host alone nobody takes over what an
+        apply holds: its lock outlives a lease."""
+        return UNSENT_SHARE * self.lease if is_server(self.settings.ledger) else UNSENT_SECONDS
+
+    def new_claims(self) -> Claims:
+        """Return claims in which nothing is held yet."""
+        return Claims(self.plan.header.plan, self.ledger, self.lease, self.mark)
+
+
+class _Sender:
+    """The way of a plan's letters to one broker."""
+
+    def __init__(self, shared: _Shared, run: Run, broker: str, connector: Connector) -> None:
+        self._shared, self._run = shared, run
+        self._broker, self._connector = broker, connector
+        self._header = header = shared.plan.header
+        self._claims = shared.new_claims()
         self._deaths: Counter[int] = Counter()
-        self._answered_before = -1
+        self._answered_before: int | None = None
         """How many letters were answered when a connection ended last with one that nobody can tell of."""
         self._given_at = 0
-        self._pace = Pace(header.rate, stop)
+        self._pace = Pace(header.rate, shared.stop)
         self._failure: DlqError | None = None
         self._refusals: dict[str, tuple[int, str, int]] = {}
         """Reason -> the line that tells of it, the first letter, and how many there are."""
-        window = max(3, window)
+        window = max(3, shared.settings.replay.window or connector.window)
         per_second = math.ceil(header.rate) if header.rate else window
         self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
         self._in_flight = window - 2 * self._chunk
 
-    def send(
-        self, own: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: _Progress
-    ) -> None:
-        """Send the plan's `own` letters for `broker`; whatever ends it, the ledger knows.
+    def send(self, own: Iterator[Letter]) -> None:
+        """Send the plan's `own` letters; whatever ends it, the ledger knows.
 
         Where a connection ends with one letter in doubt, and the broker shows that it has not kept it, that
         letter is sent once more; when the connection ends with it again it is refused, and the rest goes.
         Where nobody tells, it stays in doubt, and the rest goes.
         """
-        plan = self._header.plan
-        letters = _with_bounds(own, lambda new: self._keep_bounds(store, broker, connector.bounds(new)))
-        while lost := self._send_some(letters, store, broker, connector, progress):
-            again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)
+        letters = _with_bounds(own, lambda new: self._keep_bounds(self._connector.bounds(new)))
+        while lost := self._send_some(letters):
+            again = self._not_kept(lost)
             if again is None:
-                self._run.lost.append(f"{broker}: {lost}")
+                self._run.lost.append(f"{self._broker}: {lost}")
                 return
             letters = chain(again, self._claims.given_back, letters)
-            self._claims = self._new_claims()
+            self._claims = self._shared.new_claims()
 
-    def _keep_bounds(self, store: Store, broker: str, bounds: Evidence) -> None:
+    def _keep_bounds(self, bounds: Evidence) -> None:
         """Keep the bounds. Raises UsageError where letters that are in doubt were sent before them."""
-        plan = self._header.plan
+        store, plan, broker = self._shared.store, self._header.plan, self._broker
         if bounds and not planfile.bounds_of(store, plan, broker):
-            entries = chain.from_iterable(self._ledger.entries(plan, state) for state in _UNPROVEN)
+            entries = chain.from_iterable(self._shared.ledger.entries(plan, state) for state in _UNPROVEN)
             doubtful = {entry.number for entry in entries}
-            letters = self._plan.letters() if doubtful else ()
+            letters = self._shared.plan.letters() if doubtful else ()
             if lost := sum(one.broker == broker and one.number in doubtful for one in letters):
                 raise UsageError(_NO_BOUNDS.format(plan, lost, broker))
         planfile.keep_bounds(store, plan, broker, bounds)
 
-    def _send_some(
-        self, letters: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: _Progress
-    ) -> BrokerError | None:
+    def _request(self) -> SendRequest:
+        header = self._header
+        private = frozenset(map(target_named, header.private))
+        witness = header.leaves_witness(self._broker)
+        return SendRequest(header.plan, self._in_flight, witness, self._shared.unsent_seconds, private)
+
+    def _send_some(self, letters: Iterator[Letter]) -> BrokerError | None:
         """Send some letters over one connection; return what ended it too early."""
         lost: BrokerError | None = None
-        header = self._header
-        witness = header.leaves_witness(broker)
         try:
-            publisher = connector.publisher(
-                SendRequest(header.plan, self._in_flight, witness, self._unsent_seconds, self._private)
-            )
+            publisher = self._connector.publisher(self._request())
         except BrokerError as error:
-            if self._answered_before < 0:
+            if self._answered_before is None:
                 raise
             return error
         try:
             if publisher.anchor:
-                self._keep_bounds(store, broker, publisher.anchor)
-            for sent in publisher.publish(self._outgoing(letters, progress), self._claims.note_writing):
+                self._keep_bounds(publisher.anchor)
+            for sent in publisher.publish(self._outgoing(letters), self._claims.note_writing):
                 letter, state = self._answered(sent)
                 self._run.sent -= state == "planned"
                 if state == "refused" or sent.outcome == "unsent":
@@ -334,26 +338,26 @@ class _Sender:
         finally:
             self._claims.end(_UNKNOWN)
             publisher.close()
-            progress(self._run)
+            self._shared.progress(self._run)
         if self._failure is not None:
             raise self._failure
         return lost
 
-    def _not_kept(
-        self, lost: BrokerError, before: Evidence, broker: str, connector: Connector
-    ) -> Sequence[Letter] | None:
+    def _not_kept(self, lost: BrokerError) -> Sequence[Letter] | None:
         """Return what is to be sent again of what was in doubt when the connection ended; None where that was
         not one letter, or the rest must not go."""
         is_one = isinstance(lost, ConnectionLost) and len(self._claims.doubtful) == 1
         if not is_one or self._claims.is_over or self._run.stopped:
             return None
         [letter] = self._claims.doubtful
-        [record] = self._loader.records([letter])
-        sent = edits.planned_outgoing(letter, record, self._changes, self._header.keep_headers)
+        [record] = self._shared.loader.records([letter])
+        sent = edits.planned_outgoing(letter, record, self._shared.changes, self._header.keep_headers)
         if sent is None:
-            return self._leave_in_doubt(letter, f"{broker}: {lost}; {_CHANGED}")
+            return self._leave_in_doubt(letter, f"{self._broker}: {lost}; {_CHANGED}")
+        plan = self._header.plan
+        before = planfile.bounds_of(self._shared.store, plan, self._broker)
         try:
-            proof = connector.find(Search(self._header.plan, [sent], self._given_at, before))
+            proof = self._connector.find(Search(plan, [sent], self._given_at, before))
         except BrokerError:
             return None
         presence = proof.shown[letter.number]
@@ -361,7 +365,7 @@ class _Sender:
             self._settle(letter, "confirmed", "the broker shows that it was sent")
             return []
         if presence == "unknown":
-            return self._leave_in_doubt(letter, f"{broker}: {lost}")
+            return self._leave_in_doubt(letter, f"{self._broker}: {lost}")
         self._deaths[letter.number] += 1
         if self._deaths[letter.number] == 1:
             self._settle(letter, "planned", "the broker shows that it was not sent")
@@ -383,15 +387,15 @@ class _Sender:
     def _settle(self, letter: Letter, state: State, why: str) -> None:
         """Say what became of a letter that was in doubt."""
         if state == "refused":
-            self._ledger.record_results([Result(letter.key, state, why)])
+            self._shared.ledger.record_results([Result(letter.key, state, why)])
             self._name_refused(letter, why)
         else:
-            self._ledger.resolve([letter.key], state, why)
+            self._shared.ledger.resolve([letter.key], state, why)
         if self._run.outcomes.get("in_doubt"):
             self._run.outcomes["in_doubt"] -= 1
         self._count(state)
 
-    def _outgoing(self, letters: Iterator[Letter], progress: _Progress) -> Iterator[Outgoing]:
+    def _outgoing(self, letters: Iterator[Letter]) -> Iterator[Outgoing]:
         """Yield letters to send. When the ledger or the archive fails this ends, so that what is in flight is
         still answered."""
         try:
@@ -399,7 +403,7 @@ class _Sender:
             while not self._run.stopped and (found := self._claims.take_claimed()) is not None:
                 asked, claimed = found
                 self._run.skipped += asked - len(claimed)
-                progress(self._run)
+                self._shared.progress(self._run)
                 self._ask(letters, len(claimed))
                 yield from self._hand_out(claimed)
         except DlqError as error:
@@ -413,8 +417,9 @@ class _Sender:
             self._claims.ask(some)
 
     def _hand_out(self, claimed: list[Letter]) -> Iterator[Outgoing]:
-        records, changes, keep = self._loader.records(claimed), self._changes, self._header.keep_headers
-        read, files = self._loader.files, self._header.files
+        loader, changes, keep = self._shared.loader, self._shared.changes, self._header.keep_headers
+        records, read, files = loader.records(claimed), loader.files, self._header.files
+        targets = self._shared.settings.replay.targets
         bound = {stem for stem in {letter.segment for letter in claimed} if files.get(stem, "") == read[stem]}
         for letter, record in zip(claimed, records, strict=True):
             if not self._pace.wait():
@@ -427,7 +432,7 @@ class _Sender:
                 self._answered(Sent(letter.number, "refused", _CHANGED))
                 self._run.changed.append(letter.record_id)
                 continue
-            if not is_allowed(letter.target, self._targets):
+            if not is_allowed(letter.target, targets):
                 self._answered(Sent(letter.number, "refused", _NOT_ALLOWED))
                 continue
             self._run.sent += 1
