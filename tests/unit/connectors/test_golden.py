@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock, Mock, patch
 
@@ -232,8 +233,10 @@ def read_kafka(
 
 
 def read_kafka_pointers(request: ReadRequest, wire: Sequence[Mapping[str, Any]]) -> Read:
-    """The same of share groups' dead letters; `there` is what lies in the topics to which they point."""
-    cluster: Any = ClusterOfOriginals([to_message(one) for letter in wire for one in letter["there"]])
+    """The same of share groups' dead letters; `there`, of all letters of the golden file, is what lies in the
+    topics to which they point."""
+    letters = [one["letter"] for one in stored("kafka_pointers")["wire"]]
+    cluster: Any = ClusterOfOriginals([to_message(one) for letter in letters for one in letter["there"]])
     pointers = Pointers(cluster, NO_CHECKPOINT, NOW // 1000)
     found = read_kafka(request, wire, pointers.originals_of)
     return found._replace(checkpoint={**found.checkpoint, **pointers.first_seen()})
@@ -396,10 +399,15 @@ def test_what_is_archived_of_each_letter_is_what_always_was(way: str) -> None:
 
 
 @each_row("way", sorted(WAYS.keys() - {"import"}))  # a line's number is part of its id
-def test_letters_read_one_by_one_are_those_of_one_batch(way: str) -> None:
-    wire = [one["letter"] for one in stored(way)["wire"]]
-    alone = chain.from_iterable(read_letters(way, [letter]).records for letter in wire)
-    assert to_rows([*alone]) == to_rows(read_letters(way, wire).records)
+def test_a_letter_has_one_record_whichever_others_are_read_with_it(way: str) -> None:
+    """Those that are alike are read together, by columns: so each is read thrice, and any are mixed."""
+    wire, chance = [one["letter"] for one in stored(way)["wire"]], Random(way)
+    alone = [to_rows(read_letters(way, [letter]).records) for letter in wire]
+    places = range(len(wire))
+    thrice, mixed = ([one] * 3 for one in places), (chance.choices(places, k=8) for _ in range(20))
+    for batch in (places, *thrice, *mixed):
+        found = to_rows(read_letters(way, [wire[place] for place in batch]).records)
+        assert found == [*chain.from_iterable(alone[place] for place in batch)], batch
 
 
 @each_row("way", WAYS)
