@@ -126,12 +126,12 @@ def test_markers_that_crossed_a_bridge_prove_nothing_of_what_they_may_have_left_
     near.send(*[b"%d" % n for n in range(20)])
     letters = outgoing(near.drain(), Target("queue", "orders.back"))
     _, before = run_of(near, "plan", letters[:10])
-    far.send(b"so that the queue is there", queue="dlq.replay.plans.plan")
-    crossing = far.consumer("dlq.replay.plans.plan")
+    far.send(b"so that the queue is there", queue="dlq.replay.plan")
+    crossing = far.consumer("dlq.replay.plan")
     frames: list[object] = []
     eventually(lambda: len(frames.extend(crossing.receive(0.1)) or frames) >= 4)
     crossing.close()
-    eventually(lambda: far.connector.gauge(Source("m", "legacy", queue="dlq.replay.plans.plan")).depth == 4)
+    eventually(lambda: far.connector.gauge(Source("m", "legacy", queue="dlq.replay.plan")).depth == 4)
     assert set(far.connector.find(Search("plan", letters, 0, before)).shown.values()) == {"unknown"}
 
 

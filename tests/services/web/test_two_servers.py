@@ -52,8 +52,9 @@ def test_what_one_says_and_plans_the_other_sees_and_both_apply_it_once(
     with ThreadPoolExecutor() as both:
         answers = list(both.map(lambda server: server.press_apply(plan), servers))
     assert answers[0][0].status == 303 or answers[1][0].status == 303
+    late = re.compile("nothing of it is left to send|is locked by pid")  # who comes second may be told so
     for answer, text in answers:
-        assert answer.status == 303 or "nothing of it is left to send" in text, text
+        assert answer.status == 303 or late.search(text), text
     done = f"{LETTERS} of {LETTERS} confirmed"
     for server in servers:
         eventually(lambda server=server: done in server.get(f"/replays/{plan}"))

@@ -38,7 +38,7 @@ ROCKETMQ: Evidence = {
     "broker-a#start": 0,
     "broker-a#first1795991851927": 1795991853607,
 }
-MARKERS, NODE = "dlq.replay.plans.letters.3", "92f71207-ec45-11f1-ac81-22f8071d7b7b"
+MARKERS, NODE = "dlq.replay.letters.3", "92f71207-ec45-11f1-ac81-22f8071d7b7b"
 ARTEMIS: Evidence = {
     "started": 1795991898744,
     "unRoutedMessageCount letters.3.back": 0,
@@ -116,7 +116,7 @@ READ = [
     (activemq.read_runs(ARTEMIS, MARKERS), RUNS),
     (activemq.read_runs(CLASSIC, MARKERS), [Run("1566ee36a7462aa4/0")]),
     (activemq.read_runs({f"{MARKERS} 1566ee36a7462aa4/0 ": 0}, MARKERS), [Run("1566ee36a7462aa4/0")]),
-    (activemq.read_runs(ARTEMIS, "dlq.replay.plans.letters"), []),
+    (activemq.read_runs(ARTEMIS, "dlq.replay.letters"), []),
 ]
 
 

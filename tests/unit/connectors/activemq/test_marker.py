@@ -18,7 +18,7 @@ from dlq.connectors.activemq.prove.markers import (
 from dlq.core.errors import ConnectionLost
 from dlq.core.runtime import patience
 
-ANCHOR, QUEUE = "run/0", "dlq.replay.plans.plan"
+ANCHOR, QUEUE = "run/0", "dlq.replay.plan"
 
 
 class Queue:
