@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml requirements/build.txt requirements/dev.txt | $(BIN)/py
 
 # What `make demo` needs. Where all are installed already, it takes those.
 $(DEMO_STAMP): pyproject.toml requirements/build.txt requirements/demo.txt | $(BIN)/python
-	@echo "Fetching the libraries of dlq into .venv (92 MB to fetch, 335 MB there; kept in pip's cache) ..."
+	@echo "Fetching the libraries of dlq into .venv (92 MB to fetch, 300 MB there; kept in pip's cache) ..."
 	@$(BIN)/python tests/support/libraries.py demo
 	@touch $@
 

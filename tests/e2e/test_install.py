@@ -63,9 +63,9 @@ def test_pip_installs_the_base_in_seconds_and_the_demo_goes_to_its_end(source: P
 
 def test_make_demo_in_a_fresh_clone_fetches_the_base_alone(source: Path) -> None:
     told = run("make", "demo", f"PYTHON={sys.executable}", cwd=source)
-    assert "92 MB to fetch, 335 MB there" in told
+    assert "92 MB to fetch, 300 MB there" in told
     assert DONE in told
-    assert 300_000_000 < size_of(source / ".venv") < 370_000_000
+    assert 270_000_000 < size_of(source / ".venv") < 330_000_000
     assert not [*source.glob(".venv/lib/python*/site-packages/pyspark")]
     assert not (source / ".brokers").exists()
 
