@@ -1,17 +1,19 @@
 """The way to an ActiveMQ broker: where its `url`s point, which host answers, and how a connection ends."""
 
 import socket
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from dlq.connectors.activemq.link.refusals import UNSAID
+from dlq.connectors.activemq.link.refusals import UNSAID, RolledBack
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.local import credentials
 from dlq.connectors.net.tls import client_context
 from dlq.connectors.wire import Peer, Wire, connect, why_unreachable
-from dlq.core.errors import ConfigError, ConnectionLost, Unreachable
+from dlq.core.errors import BrokerError, ConfigError, ConnectionLost, Unreachable
 from dlq.core.values import units
 
 _STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
@@ -21,6 +23,7 @@ _AMQP = {"amqp": 5672, "amqps": 5671}
 
 PATIENCE = 3
 """Time-outs that an answer may take."""
+_REASON_SECONDS = 0.5
 
 
 class Address(NamedTuple):
@@ -153,6 +156,21 @@ class BrokerWire(Wire):
     def place(self) -> str:
         """The broker as error texts name it."""
         return f"{self.broker.name} ({self.node})"
+
+    def explain(self, refused: BrokerError, others: Mapping[Any, BrokerError]) -> BrokerError:
+        """Return a rollback with its reason. Classic says which letter it refused from another thread, maybe
+        after COMMIT's answer: `others`, all refusals until now, grows by what is read."""
+        if not isinstance(refused, RolledBack):
+            return refused
+
+        def reasons() -> list[BrokerError]:
+            return [error for error in others.values() if not isinstance(error, RolledBack)]
+
+        until = time.monotonic() + _REASON_SECONDS
+        with suppress(BrokerError):  # the reason, which is kept, or the end of the connection
+            while not reasons() and time.monotonic() < until:
+                self.read(_REASON_SECONDS)
+        return RolledBack(f"{reasons()[0]} ({refused})") if reasons() else refused
 
     def tell_end(self, why: str) -> ConnectionLost:
         """See `Wire`."""

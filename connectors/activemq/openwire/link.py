@@ -1,6 +1,5 @@
 """One OpenWire connection: answers, refusals, and messages."""
 
-import contextlib
 import os
 import re
 import secrets
@@ -9,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
-from dlq.connectors.activemq.link.refusals import RolledBack, login_hint, refusal
+from dlq.connectors.activemq.link.refusals import login_hint, refusal
 from dlq.connectors.activemq.link.sockets import (
     Address,
     BrokerWire,
@@ -24,7 +23,6 @@ from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.wire import Wire, check_kept
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 
-_REASON_SECONDS = 0.5
 _BROWSER, _ALL = 3, 2**31 - 1
 """The number of the consumer that browses; a window without end."""
 _STALLED = 0.1
@@ -175,21 +173,7 @@ class OpenWireConnection(BrokerWire):
         else:
             check_kept(self._kept + self.unfinished_bytes, _MOST_UNASKED)
         if refused:
-            raise self._explained(next(iter(refused.values())))
-
-    def _explained(self, refused: BrokerError) -> BrokerError:
-        """Return which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
-        if not isinstance(refused, RolledBack):
-            return refused
-        until = time.monotonic() + _REASON_SECONDS
-        with contextlib.suppress(BrokerError):  # the reason, which is kept, or the end of the connection
-            while not self._reasons() and time.monotonic() < until:
-                self.read(_REASON_SECONDS)
-        reason = next(iter(self._reasons()), None)
-        return refused if reason is None else type(reason)(f"{reason} ({refused})")
-
-    def _reasons(self) -> list[BrokerError]:
-        return [error for error in self._refused.values() if not isinstance(error, RolledBack)]
+            raise self.explain(next(iter(refused.values())), self._refused)
 
     def say_goodbye(self) -> None:
         """ShutdownInfo."""

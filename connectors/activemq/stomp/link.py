@@ -117,8 +117,8 @@ class Link(BrokerWire):
         self._refused |= {headers_of(one.head).get("receipt-id", ""): self.refusal(one) for one in errors}
         check_kept(self._kept + self.unfinished_bytes, _MOST_KEPT if self._subscribed else MAX_HEAD)
         check_kept(max(len(self._receipts), len(self._refused)), self._reader.receipts + _SPARE)
-        for one in errors:
-            raise self.refusal(one)
+        if errors:
+            raise self.explain(self.refusal(errors[0]), self._refused)
 
     def _greeted(self, frame: Frame) -> Frame:
         if frame.command == b"ERROR":

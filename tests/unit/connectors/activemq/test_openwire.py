@@ -12,12 +12,13 @@ from support.brokers.hostile import listen, openwire_command
 from support.rows import each_row
 from support.servers.hostile import Server
 
+from dlq.connectors.activemq.link.refusals import RolledBack
 from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.commands import MAX_FRAME, Answer, Reader
 from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.send import Sender, StompSender
 from dlq.connectors.net.links import FrameError
-from dlq.core.errors import BrokerError
 
 
 def thrown(name: str, message: str | None) -> bytes:
@@ -117,32 +118,49 @@ ROLLED_BACK = openwire_command(31, thrown("XAException", "Transaction marked rol
 FORBIDDEN = openwire_command(16, thrown("SecurityException", "not authorized"))
 
 
+BY_STOMP = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.3.1\n\n\0"
+
+
+def stomp_error(said: str, *headers: str) -> bytes:
+    return "\n".join(["ERROR", f"message:{said}", *headers, "", "\0"]).encode()
+
+
+STOMP_ROLLED_BACK = stomp_error("COMMIT FAILED: Transaction marked rollback only", "receipt-id:2")
+STOMP_FORBIDDEN = stomp_error("User dlq is not authorized")
+
+
 @contextmanager
-def connected(*answers: bytes) -> Iterator[OpenWireSender]:
+def connected(login: bytes, *answers: bytes) -> Iterator[Sender]:
     """A connection to a broker that greets, takes the login, and says the rest piece by piece."""
 
     def behave(peer: socket.socket) -> None:
-        for piece in (LOGIN, *answers):
+        for piece in (login, *answers):
             peer.sendall(piece)
             time.sleep(0.05)
         listen(peer)
 
     with Server(behave) as server:
-        url = f"tcp://{server.address}"
-        yield OpenWireSender(ActiveMQBroker("legacy", "activemq", "stomp://127.0.0.1:1", openwire_url=url))
+        if login is BY_STOMP:
+            yield StompSender(ActiveMQBroker("legacy", "activemq", f"stomp://{server.address}"))
+        else:
+            yield OpenWireSender(ActiveMQBroker("legacy", "activemq", f"tcp://{server.address}"))
 
 
 @each_row(("answers", "told"), [
-    ([ROLLED_BACK, FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
-    ([ROLLED_BACK + FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
-    ([ROLLED_BACK, openwire_command(30, b"", answers=9), FORBIDDEN], r"not authorized \(.*rollback only\)"),
-    ([ROLLED_BACK], r"Transaction marked rollback only$"),
+    ([LOGIN, ROLLED_BACK, FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
+    ([LOGIN, ROLLED_BACK + FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
+    ([LOGIN, ROLLED_BACK, openwire_command(30, b"", answers=9), FORBIDDEN],
+     r"not authorized \(.*rollback only\)"),
+    ([LOGIN, ROLLED_BACK], r"Transaction marked rollback only$"),
+    ([BY_STOMP, STOMP_ROLLED_BACK, STOMP_FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
+    ([BY_STOMP, STOMP_ROLLED_BACK + STOMP_FORBIDDEN], r"not authorized \(.*marked rollback only\)"),
+    ([BY_STOMP, STOMP_ROLLED_BACK], r"Transaction marked rollback only$"),
 ])  # fmt: skip
 def test_why_a_transaction_was_rolled_back_is_said_also_when_it_comes_later(
     answers: list[bytes], told: str
 ) -> None:
     with connected(*answers) as sender:
-        with pytest.raises(BrokerError, match=told):
+        with pytest.raises(RolledBack, match=told):  # so nothing of it is stored
             sender.wait_for("2")
         assert sender.was_refused("2")
         sender.close()
