@@ -215,7 +215,7 @@ def test_a_segment_with_other_bytes_is_damage(store: LocalStore, look: Ask, dama
 
 def test_no_progress_is_drawn_between_the_data_where_python_runs_without_a_script(tmp_path: Path) -> None:
     program = (
-        "from dlq.archive import store, views\n"
+        "from dlq.archive import views\nfrom dlq.archive.storage import store\n"
         "connection = views.connect(store.LocalStore('archive'))\n"
         "print(connection.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())"
     )
