@@ -178,7 +178,8 @@ class _Damaged(Exception):
 
 
 def classify_share(files: _Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
-    """Return an error would reach the driver as a Java one, after Spark had tried again."""
+    """Classify a share. Damage is returned: raised, it would reach the driver as a Java error, after Spark
+    had tried again."""
     try:
         return _classify_share(files, terms, share, folder)
     except _Damaged as error:

@@ -60,7 +60,7 @@ def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 
 
 def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
-    """Return what is whole is compared as it is: that one segment may have it tells the files of verdicts."""
+    """Return the ids that begin so. A whole one is compared as it is: most segments need not be read then."""
     is_id = column == "record_id" and is_whole(prefix)
     begins = f"{column} = $1" if is_id else f"{column} >= $1 AND starts_with({column}, $1)"
     sql = f"SELECT DISTINCT {column} FROM {view} WHERE {begins} ORDER BY 1 LIMIT {_MOST}"

@@ -74,8 +74,8 @@ def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
 
 
 def _kept(cells: _Cells, wanted: _Widths, least: _Widths, room: int) -> Sequence[str]:
-    """Return what is empty, or missed least, goes before anything is shortened; the last ones when that is
-    not enough."""
+    """Return the columns that find room. Empty ones, and those that are missed least, go before anything is
+    shortened; the last ones where that is not enough."""
     kept = list(wanted)
     empty = [name for name, texts in cells.items() if texts and not any(texts)]
     for name in dict.fromkeys((*empty, *_GOES_FIRST)):

@@ -139,8 +139,8 @@ def _source(segment: str) -> str:
 
 
 def _orphans(store: Store, source: str) -> list[str]:
-    """Return a run that holds the source's lock has not written the manifest yet: that is no orphan, nor is
-    what one writes that begins meanwhile."""
+    """Return segments without a manifest. A run that holds the source's lock has not written it yet: its
+    segment is no orphan, nor is that of one that begins meanwhile."""
     before = segments.list_uncommitted(store, source)
     if not before or store.holder(f"source-{source}") is not None:
         return []

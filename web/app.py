@@ -163,8 +163,8 @@ def _read_cookies(console: Console, request: Request) -> Iterator[str]:
 
 
 def _enter(console: Console, request: Request) -> Response:
-    """Return the token leaves the address at once, on the way to the page that was meant: a cookie takes its
-    place. Raises Forged."""
+    """Lead on to the page that was meant, without the token in its address: a cookie takes its place. Raises
+    Forged."""
     session = console.sessions.enter(request.query_params["token"])
     if session is None and _who(console, request) is None:
         return _unknown(request)

@@ -30,7 +30,7 @@ class RecordingLetter:
         return value
 
     def once(self, ask: Callable[[Letter], Any]) -> Any:
-        """Return what is once_per_letter from a letter is shown as such, and reads it, too."""
+        """Return the answer of a function that is `once_per_letter`, and note it, and what it has read."""
         if ask not in self._answers:
             inner = RecordingLetter(self._letter, self._answers)
             self._answers[ask] = (inner.read, ask(as_letter(inner)))

@@ -376,7 +376,7 @@ _PHP_NAMES = re.compile(r"-> | :: | \\", re.VERBOSE)
 
 
 def _php(lines: Sequence[str]) -> Iterator[Frame]:
-    """Yield a line names where something was called; in which function that is, the next line tells."""
+    """Yield the frames of a trace of PHP: a line names a call's place, and the next line its function."""
     calls = [
         (found["path"], found["called"]) for line in lines if (found := _PHP.match(line[:_LONGEST_LINE]))
     ]

@@ -169,7 +169,7 @@ def locked(lock: Lock) -> Iterator[None]:
 
 
 def _of_some_zone(moment: datetime) -> datetime:
-    """Return a time without a zone (`-0000`, or none) is universal."""
+    """Return the time with its zone: universal where it names none (`-0000`)."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

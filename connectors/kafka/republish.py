@@ -113,7 +113,7 @@ class _Taken(NamedTuple):
 
 
 def _taken(sent: Sent, keep_headers: Keep) -> _Taken:
-    """Return letters of one kind all have the same names, and what their values decide is mostly the same."""
+    """Return what is taken away of a letter, asked once of those with the same names and answers."""
     _, names, values, _ = sent
     keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
     places = _places_told(names) if len(names) <= _MOST_NAMES else None

@@ -107,7 +107,7 @@ def _origin(record: Record) -> Target | None:
 
 
 def _first_key(record: Record) -> str | None:
-    """Return an alternate exchange keeps the key; a dead-letter exchange does not, but x-death has it."""
+    """Return the first key of a letter: an alternate exchange keeps it, and for others x-death has it."""
     return record.routing_key if record.origin_routing_key is None else record.origin_routing_key
 
 
@@ -252,8 +252,8 @@ class _Taken(NamedTuple):
 
 
 def _taken(record: Record, keep_headers: Keep) -> _Taken:
-    """Return letters of one kind all have the same names, and what their values decide is mostly the same.
-    Raises ValueError."""
+    """Return what is taken away of a letter, asked once of those with the same names and answers. Raises
+    ValueError."""
     block = record.raw_properties
     names = None if block is None else edits.header_names(block)
     if names is not None and len(names) <= _MOST_NAMES:

@@ -291,8 +291,8 @@ class RocketPublisher(WindowedPublisher):
             raise ConnectionLost(self._unsafe)
 
     def has_room(self) -> bool:
-        """Return a broker refuses what has waited 200 ms (waitTimeMillsInSendQueue) as too busy: a slow one
-        must keep up."""
+        """Return whether another request may go out. A slow broker must keep up: it refuses as too busy what
+        has waited 200 ms (waitTimeMillsInSendQueue)."""
         return len(self._waiting) < _MOST_REQUESTS and self._unsafe is None
 
     def cut(self) -> None:

@@ -68,7 +68,7 @@ class Claims:
         self._asked = _Asked(letters, results, since, ours)
 
     def _claim(self, letters: Sequence[Letter], results: Sequence[Result]) -> set[str]:
-        """Return what was dismissed since the plan was made stays unsent."""
+        """Return the keys that are ours; of what was dismissed since the plan was made, none."""
         closed = dismissals.find_dismissed(self._ledger, [letter.record_id for letter in letters])
         open_ = [letter for letter in letters if letter.record_id not in closed]
         return self._ledger.claim(self._plan, open_, results)
@@ -122,7 +122,7 @@ class Claims:
         return letter, state
 
     def _state_of(self, letter: Letter, outcome: Outcome) -> State:
-        """Return what was never written is in no doubt."""
+        """Return the state for an outcome: a letter that was never written is in no doubt."""
         if outcome == "unsent" or (outcome == "in_doubt" and letter.number not in self.written):
             self.given_back.append(letter)
             return "planned"

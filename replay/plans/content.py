@@ -64,8 +64,8 @@ def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | No
 
 
 def _bound(record: Record, edited: bool) -> tuple[str, ...]:
-    """Return an edit, and what has no property block, is sent by more columns than the block and a few beside
-    it."""
+    """Return the columns by which a letter is sent: the property block and a few beside it, more where it was
+    edited, or has no block."""
     return _columns_of(_kind_bound(record, edited))
 
 

@@ -113,7 +113,7 @@ def _look_at(ask: PageRequest, workspace: Workspace, row: Mapping[str, Any]) -> 
 
 
 def _is_shown(ask: PageRequest, trait: common.Trait) -> bool:
-    """Return what is masked has one value in all letters: nothing is learned of it."""
+    """Return whether a trait is shown. All letters have one value of what is masked, which says nothing."""
     values = [
         {"headers": {trait.name: value}} if trait.is_header else {trait.name: value}
         for value, _share in trait.values
@@ -218,7 +218,7 @@ def _make_page(
 
 
 def _undo(path: str, action: str, before: Mapping[str, Any]) -> Undo | None:
-    """Return what was said stays in its history, so a note stays, too."""
+    """Return what undoes an action; None for a note, which stays in the history."""
     if action == "assign":
         return Undo(f"{path}/assign", [("owner", before["owner"] or ""), ("reason", "undone")])
     is_back = action in ("snooze", "resolve") and before["state"] in ("new", "open")

@@ -142,8 +142,8 @@ class _Broker:
         is_routed: bool = False,
         lives: float | None = None,
     ) -> _End:
-        """Return a message that comes to an address, by itself or by a divert, with so many seconds to live:
-        those that an address gives it go along to where its diverts lead."""
+        """Return where a message ends that comes to an address, by itself or by a divert, with so many
+        seconds to live: those that an address gives it go along to where its diverts lead."""
         lives = _expires_after(self._settings(address)) if lives is None else lives
         diverts = self._known.diverts.get(address, ())
         if any(one.get("filter") for one in diverts):

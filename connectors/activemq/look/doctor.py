@@ -82,7 +82,7 @@ def _against(queues: Queues, names: Sequence[str]) -> Mapping[Mode, list[str]]:
 
 
 def _harm(against: Mapping[Mode, list[str]], artemis: bool, queues: int) -> dict[str, str]:
-    """Return a mode is refused where no queue is left to be read."""
+    """Return the modes that are refused, as no queue is left to be read, and why."""
     found = {mode: said if len(said) == queues else [] for mode, said in against.items()}
     if artemis:
         found["copy"] = [ARTEMIS_COPY, *against["copy"]]

@@ -145,7 +145,7 @@ class _Broker:
         return best[0][1] if best else self._known.otherwise
 
     def _die(self, found: Fate, queue: str, expired: bool, before: tuple[object, ...]) -> Fate:
-        """Return a message that dies in a queue, after it has passed these strategies."""
+        """Return the fate of a message that dies in a queue, after it has passed these strategies."""
         known, strategy = self._known, self._strategy(queue)
         why = known.unknown or (known.not_expired if not expired else "")
         if strategy.kind not in (_SHARED, _INDIVIDUAL, _DISCARDING):
@@ -174,7 +174,7 @@ class _Broker:
         return self._come(found, queue, to, (*before, had))
 
     def _come(self, found: Fate, queue: str, to: str, before: tuple[object, ...]) -> Fate:
-        """Return a message that comes from one queue to its dead-letter queue, where it may expire again."""
+        """Return the fate of a message that comes to a queue's dead-letter queue, where it may expire."""
         kept, strategy = found._replace(verdict="kept", leads_to=(to,)), self._strategy(queue)
         told = strategy.settings.get("expiration", "0").strip()
         seconds = int(told) / 1000 if told.isdecimal() else 0.0

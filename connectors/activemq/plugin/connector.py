@@ -204,8 +204,8 @@ class ActiveMQConnector(base.Connector):
 
     @with_deadline
     def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
-        """Return a queue that exists is its own consumer, one that does not has none; of topics Artemis tells
-        the queues of the subscriptions, Classic nothing."""
+        """Return who gets what is sent to each target: a queue that exists is its own consumer, one that does
+        not has none; of topics Artemis tells the queues of the subscriptions, Classic nothing."""
         if self._routing is not None:
             return {t: self._routing.receivers(t) for t in targets if self._routing.tells}
         names = self.queues.names()
@@ -236,7 +236,7 @@ class ActiveMQConnector(base.Connector):
         return {target: [known] for target, known in found.items() if known is not None}
 
     def _consumption(self, queue: str, names: Sequence[str] | None) -> base.Consumption | None:
-        """Return a queue that is not there is made by its first letter."""
+        """Return what a queue has; nothing of one that is not there, which its first letter makes."""
         if names is not None and queue not in names:
             return base.Consumption(queue, 0, 0, 0)
         known = self.queues.facts(queue)

@@ -397,7 +397,7 @@ def _place(target: Target) -> str:
 
 
 def _number(told: Any) -> int:
-    """Return a place that is not there yet has counted nothing."""
+    """Return a count, 0 of a place that is not there yet."""
     return told if isinstance(told, int) else 0
 
 

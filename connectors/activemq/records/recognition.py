@@ -39,7 +39,7 @@ def tell(record: Record) -> Told:
 
 
 def _as_stomp_shows(record: Record) -> Mapping[str, str]:
-    """Return a property with the name of one of STOMP's headers takes that one's place."""
+    """Return the headers as STOMP shows them: a property with a header's name takes that one's place."""
     begin = len(PROPERTY)
     shadows = {name[begin:]: text for name, text in record.properties.items() if name.startswith(PROPERTY)}
     headers = take_out({**record.headers, **shadows}, _NOT_SHOWN_ALIKE)
@@ -52,7 +52,8 @@ def _native(properties: Mapping[str, str]) -> bytes:
 
 
 def _depth(block: bytes, properties: Mapping[str, str]) -> int:
-    """Return a marshalled message begins with a number and a truth value, header lines with a name."""
+    """Return how much a delivery shows: 0 by STOMP alone, 1 with Jolokia, 2 by OpenWire. A marshalled message
+    begins with a number and a truth value, header lines with a name."""
     if CLASS not in properties:
         return 0
     return 2 if block[4:5] in (b"\0", b"\1") else 1

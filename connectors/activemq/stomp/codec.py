@@ -274,7 +274,7 @@ class FrameReader:
 
 
 def _too_large(frame: bytearray, what: str) -> FrameError | PoisonMessage:
-    """Return one letter that STOMP does not bring out: it is named, and what lies before it can be taken."""
+    """Return the error for a frame that is too large. A letter is named, and those before it can be taken."""
     if not frame.startswith(b"MESSAGE\n"):
         return FrameError(f"the broker sent {what}")
     found = _NAME.search(frame)

@@ -254,7 +254,7 @@ class StompReading(QueueReading[Frame, Frame]):
         self._consumers = []
 
     def _is_full_of_unnamed(self) -> bool:
-        """Return letters that stay would come a second time, so with them it ends here."""
+        """Return whether it ends here, because letters that stay would come a second time."""
         return self._silence.seconds > _FULL and self._acks.has_unnamed() and not (self._owed or self._stays)
 
     def _release(self) -> Iterator[Batch]:

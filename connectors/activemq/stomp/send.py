@@ -300,14 +300,14 @@ class TransactionPublisher:
         return Sent(letter.number, "in_doubt", f"{error}; no marker says that it was taken before")
 
     def _first(self) -> Sender:
-        """Return a broker that allows few connections counts one that has just ended a moment longer."""
+        """Connect, more than once: where few are allowed, a connection that ended counts a moment longer."""
         for _ in patience.tries(patience.REPLY, longest=patience.YIELD):
             with contextlib.suppress(ConnectionLost):
                 return self._connected()
         return self._connected()
 
     def _connected(self) -> Sender:
-        """Return another broker than that of the anchor is for another run."""
+        """Connect. Raises ConnectionLost where another broker answers than that which has the anchor."""
         sender = self._connect()
         try:
             if not self._node:

@@ -148,7 +148,7 @@ def _snappy(records: bytes, room: int) -> Iterator[bytes]:
 
 
 def _snappy_size(block: bytes) -> int:
-    """Return a block begins with how long it is when it is plain, seven bits a byte."""
+    """Return how long a block is when it is unpacked: it begins with that, seven bits a byte."""
     size = shift = at = 0
     while True:
         size |= (block[at] & 0x7F) << shift

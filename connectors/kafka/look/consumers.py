@@ -35,7 +35,7 @@ def consumption(cluster: Cluster, topic: Topic) -> list[Consumption]:
 
 
 def _of_group(group: str, offsets: dict[int, int], ends: dict[int, int], members: int) -> Consumption:
-    """Return what was never committed is all unread."""
+    """Return how far a group has come; a partition of which it committed nothing is all unread."""
     reached = {partition: min(offsets.get(partition, 0), end) for partition, end in ends.items()}
     waiting = sum(end - reached[partition] for partition, end in ends.items())
     return Consumption(f"group {group}", waiting, members, sum(reached.values()), _INTERVAL)

@@ -115,8 +115,8 @@ class KafkaConnector(base.Connector):
         return preview(letter, self._told_of(letter.target.name))
 
     def _told_of(self, topic: str) -> Told:
-        """Return a cluster that does not answer is asked again after a while, so that many topics do not take
-        as many times its silence."""
+        """Return what is known of a topic. A silent cluster is asked again only after a while, so that many
+        topics do not take as many times its silence."""
         if topic not in self._targets and time.monotonic() >= self._silent_until:
             try:
                 settings = self.cluster.configuration(topic)

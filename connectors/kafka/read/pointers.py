@@ -93,7 +93,8 @@ class Pointers:
         return f"{_SEEN}{topic.name}@{self._cluster.id}/{topic.id}"
 
     def _is_remade(self, name: str, moment: int) -> bool:
-        """Return another topic of that name was there before, and this one was first seen after `moment`."""
+        """Return whether another topic of that name was there before, and this one was first seen after
+        `moment`."""
         topic = self._topic(name)
         mine = self._key(topic) if topic is not None else ""
         others = {key for key in self._resume if key.startswith(f"{_SEEN}{name}@{self._cluster.id}/")}

@@ -105,7 +105,7 @@ _seen_before = lru_cache(maxsize=4096)(_as_texts)
 
 
 def shown_name(name: str) -> str:
-    """Return a name that is no UTF-8 has its bytes as surrogates, which no archive holds."""
+    """Return a header's name as it is shown: what is no UTF-8 comes as surrogates, which no archive holds."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -216,7 +216,7 @@ class RabbitReading:
         return self._received - max(self._acknowledged, self._start) >= self._prefetch
 
     def _waiting(self) -> Iterator[Batch]:
-        """Yield an empty batch tells the caller that only its acknowledgement can bring more."""
+        """Yield the rest, and an empty batch: only an acknowledgement of the caller's can bring more."""
         yield from self._rest()
         time.sleep(patience.BLINK)
         yield self._batch()

@@ -84,7 +84,7 @@ def is_of_celery(record: Record) -> bool:
 
 
 def _way(death: Death) -> Way | None:
-    """Return bytes that are no UTF-8 are shown escaped, so that such a key is not known."""
+    """Return the way that a death tells; None for a key that is no UTF-8: it is shown escaped."""
     key, *copies = death.routing_keys
     is_odd = any("\\x" in text or len(text.encode()) > _SHORT_STRING for text in death.routing_keys)
     return None if is_odd else Way(death.exchange or "", key, tuple(copies))

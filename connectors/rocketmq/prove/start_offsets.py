@@ -291,8 +291,8 @@ def _is_dispatched(cluster: Cluster, node: str, position: int) -> bool:
 def _why_uncommitted(
     cluster: Cluster, node: str, topic: str, settings: Mapping[str, str], moment: int
 ) -> str | None:
-    """Return a log that several keep may hold back what lacks their consent, and give it later. What was
-    stored after it, at `moment` or later, and is shown proves that it does not; that is waited for."""
+    """Return why a log that several keep may hold back what lacks their consent, and give it later. Something
+    that was stored at `moment` or later, and is shown, proves that it does not; that is waited for."""
     if not settings:
         return "does not let the user read whether others must agree to what it stores"
     if not any(settings.get(name) == "true" for name in _BY_QUORUM):

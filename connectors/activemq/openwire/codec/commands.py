@@ -411,7 +411,7 @@ class Reader:
         return found
 
     def _sets_aside(self, begin: int, size: int) -> bool:
-        """Return a message that is longer than what is read at once: whoever asks gets its name and the
+        """Set a message aside that is longer than what is read at once: whoever asks gets its name and the
         reason, its bytes are passed over. False until its name has come. Raises FrameError where it is no
         message."""
         buffer, named = self._buffer, min(size, _NAME_WITHIN)

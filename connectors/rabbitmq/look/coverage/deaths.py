@@ -172,7 +172,7 @@ class _Host:
         return self._spread(str(exchange), str(own_key if own_key is not None else key), history, holder)
 
     def _spread(self, exchange: str, key: str, history: _History, holder: str) -> _End:
-        """Return a message that is published by the broker; the queue that holds it until it has arrived."""
+        """Return where a message ends that the broker publishes. `holder`: the queue that has it before."""
         reached, unknown = self._routing.queues(exchange, key)
         ends = [self._arrive(name, key, history, holder) for name in sorted(reached)]
         if not ends and not unknown and not holder:
@@ -206,7 +206,7 @@ class _Host:
         return self._stays(name, queue, key, history)
 
     def _overflows(self, name: str, queue: Topology, key: str, history: _History, holder: str) -> _End:
-        """Return a message that comes to a full queue."""
+        """Return where a message ends that comes to a full queue."""
         how = _overflow_of(queue)
         fix = fixes.policy_without(self._known, name, "max-length", "max-length-bytes")
         if how == "drop-head" and _bounds(queue)[0] != 0:
@@ -229,7 +229,7 @@ class _Host:
         return _End(frozenset({hears}), remark=full) if hears else _End(lost=full, fix=fix)
 
     def _stays(self, name: str, queue: Topology, key: str, history: _History) -> _End:
-        """Return a message that is in a queue, as long as it may."""
+        """Return where a message ends that is in a queue, for as long as it may."""
         if whole(self._known.queues[name].get("consumers")):
             return _End(frozenset({name}))
         lives, ttl = queue.setting("expires"), queue.setting("message-ttl")
