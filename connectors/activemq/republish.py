@@ -42,10 +42,10 @@ def without_expiry(encoded: bytes) -> bytes:
 def _sections(encoded: bytes) -> Iterator[bytes]:
     for code, start, begin, end in message.sections(encoded):
         section = encoded[begin:end]
-        yield encoded[start:begin] + (_nulled(section, _EXPIRY[code]) if code in _EXPIRY else section)
+        yield encoded[start:begin] + (_set_null(section, _EXPIRY[code]) if code in _EXPIRY else section)
 
 
-def _nulled(fields: bytes, place: int) -> bytes:
+def _set_null(fields: bytes, place: int) -> bytes:
     """Return a list with null at one place; unchanged where it ends before."""
     kind, size = fields[0], 4 if fields[0] == _LIST_32 else 1
     first = 1 + 2 * size
@@ -107,7 +107,7 @@ _BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 
 def target_of(record: Record, to: str) -> Target | None:
     """Return where a letter goes; see `Connector.target_of`."""
-    named = _named(to)
+    named = _parse_target(to)
     if named is not None:
         return named
     if to != "origin":
@@ -118,7 +118,7 @@ def target_of(record: Record, to: str) -> Target | None:
 
 
 @lru_cache(256)
-def _named(to: str) -> Target | None:
+def _parse_target(to: str) -> Target | None:
     kind, _, name = to.partition(":")
     return Target(kind, name) if kind in _KINDS and name else None
 
@@ -134,7 +134,7 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _parted(names: tuple[str, ...], artemis: bool, expires: bool) -> tuple[Sequence[str], tuple[str, ...]]:
+def _split(names: tuple[str, ...], artemis: bool, expires: bool) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return those that are never sent again, and the others; letters of one kind all have the same names."""
     gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
     owned = dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
@@ -146,7 +146,7 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
     """Return the letter's headers as they are sent again, and what is taken away of them."""
     headers = record.headers
     expires = headers.get("expires") != _NO_EXPIRY
-    owned, own = _parted(tuple(headers), record.broker_kind == "artemis", expires)
+    owned, own = _split(tuple(headers), record.broker_kind == "artemis", expires)
     kept, taken = strip_failure(headers, keep_headers, own)
     return kept, [*owned, *taken]
 
@@ -162,7 +162,7 @@ def preview(letter: Outgoing, typed: bool = False, always: Sequence[str] = ()) -
     if body != record.body and _is_amqp(record) and body != stored_body(record):
         stripped.append(_EXPIRY_OF_AMQP)
     if record.properties and not typed:
-        stripped += (name for _, name in _prefixed(tuple(record.properties), PROPERTY))
+        stripped += (name for _, name in _names_with(tuple(record.properties), PROPERTY))
     number = len(headers) + 1 + measured  # the transaction's, and the length's
     others = _fans_out(target) or _carried_away(record, target)
     return SendPreview(
@@ -241,7 +241,7 @@ def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -
 
 def _beyond_stomp(properties: Mapping[str, str]) -> str | None:
     """Return what a message with these properties has that STOMP cannot carry."""
-    shadowing = _shadowing(tuple(properties))
+    shadowing = _shadowing_name(tuple(properties))
     if shadowing is not None:
         return f"its property {shadowing!r} has the name of a header of STOMP, which cannot carry both"
     if properties.get("class") in _BY_OPENWIRE_ALONE:
@@ -334,19 +334,19 @@ def types_of(record: Record) -> dict[str, str]:
 
 def _of_prefix(record: Record, prefix: str) -> dict[str, str]:
     found = record.properties
-    return {bare: str(found[name]) for name, bare in _prefixed(tuple(found), prefix)}
+    return {bare: str(found[name]) for name, bare in _names_with(tuple(found), prefix)}
 
 
 @lru_cache(4096)
-def _prefixed(names: tuple[str, ...], prefix: str) -> Sequence[tuple[str, str]]:
+def _names_with(names: tuple[str, ...], prefix: str) -> Sequence[tuple[str, str]]:
     """Return those of these names that begin so, each with what follows."""
     return [(name, name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
 
 
 @lru_cache(4096)
-def _shadowing(names: tuple[str, ...]) -> str | None:
+def _shadowing_name(names: tuple[str, ...]) -> str | None:
     """Return the first user property, of those with these names, that has the name of a header of STOMP."""
-    return min({name for _, name in _prefixed(names, PROPERTY)} - _RE_DERIVED, default=None)
+    return min({name for _, name in _names_with(names, PROPERTY)} - _RE_DERIVED, default=None)
 
 
 def content(

@@ -39,11 +39,11 @@ def opened_at(broker: ActiveMQBroker) -> tuple[Session, str]:
     if address is None:
         raise errors.ConfigError(f"brokers.{broker.name} has no amqp_url; add it")
     found: list[tuple[Session, str]] = []
-    first_that_answers(broker, address, lambda one: found.append(_opened(broker, one)))
+    first_that_answers(broker, address, lambda one: found.append(_log_in(broker, one)))
     return found[0]
 
 
-def _opened(broker: ActiveMQBroker, address: Address) -> tuple[Session, str]:
+def _log_in(broker: ActiveMQBroker, address: Address) -> tuple[Session, str]:
     connected, node = open_socket(broker, address)
     place = f"{broker.name} ({node})"
     patience = timeout = units.seconds(broker.timeout)
@@ -85,10 +85,10 @@ class Amqp10:
     def is_spoken(self) -> bool:
         """Raises what keeps it from being spoken where `amqp_url` says that it is."""
         if self._speaks is None:
-            self._speaks = self._probed()
+            self._speaks = self._probe()
         return self._speaks
 
-    def _probed(self) -> bool:
+    def _probe(self) -> bool:
         if amqp_address_of(self._broker) is None:
             self.trouble = "set amqp_url"
             return False

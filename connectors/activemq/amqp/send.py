@@ -41,7 +41,7 @@ class Amqp10Sender:
         self._broker = broker
         self._session, self.node = opened_at(broker)
         self.place = f"{broker.name} ({self.node})"
-        self._transactions = self._within(lambda: Transactions(self._session))
+        self._transactions = self._call(lambda: Transactions(self._session))
         self._links: dict[Target, Link] = {}
         self._ids: dict[str, bytes] = {}
         self._sent: dict[str, list[int]] = {}
@@ -82,14 +82,14 @@ class Amqp10Sender:
         return str(self._receipts)
 
     def begin(self, transaction: str) -> bytes:
-        """Return a transaction of the broker's, whose id it gives."""
-        self._ids[transaction] = self._within(self._transactions.begin)
+        """Begin a transaction of the broker's, which gives its id."""
+        self._ids[transaction] = self._call(self._transactions.begin)
         self._sent[transaction] = []
         return b""
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """Send the message, its bare message as it was."""
-        link = self._within(lambda: self._link_to(letter.target))
+        link = self._call(lambda: self._link_to(letter.target))
         try:
             encoded = message_to_send(letter.record, letter.provenance, letter.keep_headers)
         except ValueError as error:
@@ -103,21 +103,21 @@ class Amqp10Sender:
         """Persistent messages into the plan's queue."""
         header = described_value(message.HEADER, sequence([TRUE]))
         for body in bodies:
-            link = self._within(lambda: self._link_to(Target("queue", markers.marker_queue(plan))))
+            link = self._call(lambda: self._link_to(Target("queue", markers.marker_queue(plan))))
             self._give(link, header + described_value(message.DATA, binary(body)), transaction)
         self._awaited[receipt] = self._sent.pop(transaction)
         return b""
 
     def commit(self, transaction: str, receipt: str) -> bytes:
         """Ask for the commit."""
-        ended = self._within(lambda: self._transactions.end(self._ids.pop(transaction)))
+        ended = self._call(lambda: self._transactions.end(self._ids.pop(transaction)))
         self._awaited[receipt] = [ended]
         self._commits.add(receipt)
         return b""
 
     def _give(self, link: Link, encoded: bytes, transaction: str) -> None:
         state = frames.in_transaction(self._ids[transaction])
-        self._sent[transaction].append(self._within(lambda: self._session.send(link, encoded, state)))
+        self._sent[transaction].append(self._call(lambda: self._session.send(link, encoded, state)))
 
     def _link_to(self, target: Target) -> Link:
         """Return the link to a target, with credit."""
@@ -140,7 +140,7 @@ class Amqp10Sender:
         if receipt in self._refused:
             raise self._refused[receipt]
         numbers = self._awaited.pop(receipt)
-        outcomes = self._within(lambda: self._transactions.outcomes_of(numbers))
+        outcomes = self._call(lambda: self._transactions.outcomes_of(numbers))
         odd = next((outcome for outcome in outcomes if outcome.code != frames.ACCEPTED), None)
         if odd is None:
             return
@@ -160,7 +160,7 @@ class Amqp10Sender:
         """Return whether it was the command with this receipt that was refused."""
         return receipt in self._refused
 
-    def _within(self, step: Callable[[], _Told]) -> _Told:
+    def _call(self, step: Callable[[], _Told]) -> _Told:
         try:
             with name_losses(self.place, "the connection of AMQP 1.0"):
                 return step()

@@ -62,11 +62,11 @@ def _messages(text: str) -> Iterator[tuple[int, _Shown | Unreadable]]:
         elif found["status"] != 200:
             yield line, Unreadable(f"Jolokia's answer is an error: {found['status']}")
         else:
-            for each in _answered(found.get("value")):
+            for each in _messages_in(found.get("value")):
                 yield line, each
 
 
-def _answered(value: Any) -> Iterator[_Shown | Unreadable]:
+def _messages_in(value: Any) -> Iterator[_Shown | Unreadable]:
     """Yield the messages in an answer's value; listMessagesAsJSON answers with a text."""
     if isinstance(value, str):
         yield from (each for _, each in objects(value))
@@ -80,7 +80,7 @@ def _classic(shown: _Shown) -> dict[str, Any]:
     if kind != "queue":
         raise Unreadable("it lies in no queue")
     text_of(shown, "JMSMessageID")
-    headers = _properties(shown) | _renamed(shown, _CLASSIC)
+    headers = _properties(shown) | _headers(shown, _CLASSIC)
     if (sent := _millis(shown.get("JMSTimestamp"))) is not None:
         headers["timestamp"] = sent
     if shown.get("JMSDeliveryMode") in _PERSISTENT:
@@ -95,7 +95,7 @@ def _artemis(shown: _Shown) -> dict[str, Any]:
     if "messageID" in shown and "StringProperties" not in shown:
         raise Unreadable("listMessages leaves out bodies: let browse print them")
     text_of(shown, "messageID")
-    headers = _unsectioned(_properties(shown)) | _renamed(shown, _ARTEMIS)
+    headers = _strip_sections(_properties(shown)) | _headers(shown, _ARTEMIS)
     if any(isinstance(value, str) and _CUT.search(value) for value in (*headers.values(), shown.get("text"))):
         raise Unreadable("a text of it is cut (management-message-attribute-size-limit)")
     letter = {"broker_kind": "artemis", "queue": text_of(shown, "address"), "headers": headers}
@@ -103,7 +103,7 @@ def _artemis(shown: _Shown) -> dict[str, Any]:
     return {**letter, **user_id, **body_fields(_artemis_body(shown))}
 
 
-def _renamed(shown: _Shown, names: Mapping[str, str]) -> dict[str, Any]:
+def _headers(shown: _Shown, names: Mapping[str, str]) -> dict[str, Any]:
     return {header: to_text(shown[name]) for name, header in names.items() if shown.get(name) is not None}
 
 
@@ -126,7 +126,7 @@ def _value(value: Any) -> str:
     return to_text(value)
 
 
-def _unsectioned(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_sections(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the names without AMQP's sections, but where that would make two of one name."""
     names = {name: _SECTION.sub("", name) for name in properties}
     taken = Counter(names.values())

@@ -111,7 +111,7 @@ class Management:
         up = self.attribute("broker", "uptimeMillis")
         if not isinstance(up, int):
             return {}
-        listed = {name: self._listed(name) or {} for name in queues}
+        listed = {name: self._properties_of(name) or {} for name in queues}
         wanted = {"autoCreated": "false", "messagesKilled": "0"}
         quiet = [name for name, one in listed.items() if wanted.items() <= one.items()]
         return dict.fromkeys(quiet, now() - up * 1000)
@@ -143,12 +143,12 @@ class Management:
     def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
         """Return a queue's properties, and the settings of its address; None when it is not there, or the
         user may not ask."""
-        properties = self._listed(queue)
+        properties = self._properties_of(queue)
         if properties is None:
             return None
         return properties, self.address_settings(properties.get("address", queue))
 
-    def _listed(self, queue: str) -> Mapping[str, str] | None:
+    def _properties_of(self, queue: str) -> Mapping[str, str] | None:
         """Return what the list of queues says of one; None when it is not there, or the user may not ask."""
         found = self.list_queues("NAME", queue)
         return found[0] if len(found) == 1 else None
@@ -228,7 +228,7 @@ class Management:
         """Return the answers, in the order of the questions; None to each where one is not answered."""
         deadline.check(self._broker.name)
         try:
-            link = self._connected()
+            link = self._connect()
             asked = [({"reply-to": self._reply, **headers}, parameters) for headers, parameters in questions]
             self._send(link, asked)
             return self._answers(link, len(asked))
@@ -249,7 +249,7 @@ class Management:
         link.send(b"".join([*frames, _question(numbered, parameters)]))
         link.wait_for(receipt)
 
-    def _connected(self) -> Link:
+    def _connect(self) -> Link:
         if self._link is None:
             self._link = Link(self._broker)
             self._reply = f"dlq.reply.{self._link.token}"
@@ -302,7 +302,7 @@ def _question(headers: Mapping[str, str], parameters: str) -> bytes:
 
 
 def first_of(body: bytes) -> Any:
-    """The answer's body is a JSON array of one value."""
+    """Return the one value of the JSON array in an answer's body."""
     values = _read(body)
     return values[0] if isinstance(values, list) and values else None
 

@@ -102,12 +102,12 @@ class _Broker:
 
     def _unroutable(self, address: str) -> Fate:
         unknown = _End("unknown", (), _NOT_SHOWN.format(address))
-        end = self._unrouted(address, (PRODUCER,)) if self._settings(address) else unknown
+        end = self._end_of_unrouted(address, (PRODUCER,)) if self._settings(address) else unknown
         return Fate("address", address, "unroutable", *end)
 
-    def _unrouted(self, address: str, before: tuple[str, ...]) -> _End:
-        """Return a message that no queue of an address takes, be it the address of its dead letters. Its
-        producer is the first of those before where it was not in a queue yet."""
+    def _end_of_unrouted(self, address: str, before: tuple[str, ...]) -> _End:
+        """Return the end of a message that no queue of an address takes, be it the address of its dead
+        letters. Its producer is the first of those before where it was not in a queue yet."""
         settings = self._settings(address)
         if address in before:
             why = "the broker fails over it, as it goes in a circle"
@@ -118,10 +118,10 @@ class _Broker:
         to = str(settings.get(_DEAD.address) or "")
         if not to or self._of.get(to) or self._known.diverts.get(to):
             return self._leave(address, _DEAD, before, creates=False)
-        return self._unrouted(to, (*before, address))
+        return self._end_of_unrouted(to, (*before, address))
 
     def _leave(self, address: str, way: Way, before: tuple[str, ...], creates: bool = True) -> _End:
-        """Return a message that dies at an address, after it died at others."""
+        """Return the end of a message that dies at an address, after it died at others."""
         settings = self._settings(address)
         to = settings.get(way.address)
         if not to:
@@ -154,15 +154,15 @@ class _Broker:
             if before.count(address) < 2  # by itself, and once more by a divert
         ]
         if any(one.get("exclusive") for one in diverts):
-            return _merged(ends)
+            return _merge_ends(ends)
         queues = self._of.get(address, [])
         if not queues and not diverts and is_routed:
-            return self._unrouted(address, before)
+            return self._end_of_unrouted(address, before)
         if not queues and not made and not diverts:
             return _End(
                 "lost", (), _NO_QUEUE.format(way.words, address), _CREATE.format(shlex.quote(address))
             )
-        return _merged(
+        return _merge_ends(
             [*ends, *([self._stays(address, queues, before, made, lives)] if queues or made else [])]
         )
 
@@ -248,7 +248,7 @@ def _discards(of: Traits) -> str:
     return ""
 
 
-def _merged(ends: Sequence[_End]) -> _End:
+def _merge_ends(ends: Sequence[_End]) -> _End:
     """Merge the ends of copies: one that arrives is enough."""
     order = {"kept": 0, "unknown": 1, "lost": 2}
     if not ends:

@@ -55,7 +55,7 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
     found = {name: queues.facts(name) for name in names}
     known = [facts for facts in found.values() if facts is not None]
     artemis = kind == "artemis"
-    against = _against(queues, names)
+    against = _refusals(queues, names)
     changes = {"copy": TAKE_BACK_ARTEMIS if artemis else BROWSE, "drain": DRAIN}
     return Inspection(
         version=f"{'Artemis' if artemis else 'ActiveMQ'} {version}",
@@ -75,8 +75,8 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
     )
 
 
-def _against(queues: Queues, names: Sequence[str]) -> Mapping[Mode, list[str]]:
-    """Mode -> why single queues are not read in it."""
+def _refusals(queues: Queues, names: Sequence[str]) -> Mapping[Mode, list[str]]:
+    """Return mode -> why single queues are not read in it."""
     modes: tuple[Mode, ...] = ("copy", "drain")
     return {mode: [why for name in names if (why := harm(queues, name, mode))] for mode in modes}
 

@@ -30,7 +30,7 @@ def _of_ring(of: Traits) -> Limits:
 
 
 def _of_address(queues: Queues, of: Traits) -> Limits:
-    """Return an address that drops gives a receipt all the same. What is not told of it counts as taken."""
+    """Return the room of an address that drops what got a receipt. What is not told of it counts as taken."""
     most, letters = (whole(of.settings.get(name)) or 0 for name in ("maxSizeBytes", "maxSizeMessages"))
     if of.settings.get("addressFullMessagePolicy") != _DROP or max(most, letters) <= 0:
         return Limits()

@@ -32,7 +32,7 @@ def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
     """Return what the plugin says of one queue; None when it does not answer: no such queue, or no plugin."""
     try:
         with closing(Link(broker)) as link:
-            found = _asked(link, queue)
+            found = _ask(link, queue)
     except BrokerError:
         return None
     size, consumers, in_flight = (whole(found.get(one)) for one in ("size", "consumerCount", "inflightCount"))
@@ -42,7 +42,7 @@ def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
     return QueueFacts(size, consumers or 0, in_flight or 0, shown)
 
 
-def _asked(link: Link, queue: str) -> Mapping[str, Any]:
+def _ask(link: Link, queue: str) -> Mapping[str, Any]:
     subscription = {"id": link.token, "destination": _REPLY, "ack": "auto"}
     link.request("SUBSCRIBE", {**subscription, "transformation": "jms-map-json"})
     link.send(encode("SEND", {"destination": _REPLY}))
@@ -78,7 +78,7 @@ def values_of(body: bytes) -> dict[str, Any]:
 
 
 def _entry(entry: Mapping[str, Any]) -> tuple[str, Any]:
-    """A text value has the type of its name, so that both are in one list."""
+    """Return a name and its value; a text has the type of its name, so that both are in one list."""
     if isinstance(entry["string"], list):
         return str(entry["string"][0]), entry["string"][-1]
     values = [value for kind, value in entry.items() if kind != "string"]

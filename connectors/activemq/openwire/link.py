@@ -124,7 +124,7 @@ class OpenWireConnection(BrokerWire):
         self.send(self.writer.consume(_BROWSER, queue, rest, True, None, int(started)))
         self.wait_for(started)
         name = b""
-        while rest > 0 and (messages := self._browsed(queue, name, pause)):
+        while rest > 0 and (messages := self._receive_more(queue, name, pause)):
             shown = [message for message in messages if message.name]
             rest -= len(shown)
             yield from shown
@@ -135,9 +135,9 @@ class OpenWireConnection(BrokerWire):
         self.wait_for(ended)
         self.receive(0)  # what came meanwhile
 
-    def _browsed(self, queue: str, last: bytes, pause: float) -> list[Dispatch]:
-        """Artemis shows no more once its side of the socket was full for a moment (2.56.0), until it hears
-        that something has come."""
+    def _receive_more(self, queue: str, last: bytes, pause: float) -> list[Dispatch]:
+        """Receive more. Artemis shows none once its side of the socket was full for a moment (2.56.0), until
+        it hears that something has come."""
         until = time.monotonic() + pause
         while not (messages := self.receive(min(pause, _STALLED))) and time.monotonic() < until:
             if last and self.artemis:

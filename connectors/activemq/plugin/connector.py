@@ -166,7 +166,7 @@ class ActiveMQConnector(base.Connector):
         return count_removals(scan, partial(self.queues.count_taken, queue), self.queues.artemis, kept)
 
     def _why_silent(self, request: base.ReadRequest) -> WhyIncomplete | None:
-        """A browse may end early by itself; what takes letters and gets none meets with something."""
+        """Return what explains silence; None for a browse, which may end early by itself."""
         if request.mode == "copy" and not request.force:
             return None
         return lambda queue, held: why_silent(self.queues, queue, held)
@@ -267,9 +267,9 @@ class ActiveMQConnector(base.Connector):
 
     @with_deadline
     def find(self, search: base.Search) -> base.Proof:
-        """By the markers in the plan's queue: a transaction is committed with its marker, or not at all. What
-        none names was not sent where the anchors of all runs prove that all markers are there. Where Artemis'
-        counts do not say that a queue got all, what does not lie there is `unknown`, too."""
+        """Find letters by the markers in the plan's queue: a transaction is committed with its marker, or not
+        at all. What none names was not sent where the anchors of all runs prove that all markers are there.
+        Where Artemis' counts do not say that a queue got all, what does not lie there is `unknown`, too."""
         with closing(self._sender()) as sender:
             trail = sender.trail(search.plan)
         seen = numbers_of(search.letters, trail.sent)
@@ -297,8 +297,8 @@ class ActiveMQConnector(base.Connector):
         return why or self._why_elsewhere({run.node for run in runs}) or self._why_taken(queue)
 
     def _why_elsewhere(self, nodes: Collection[str]) -> str | None:
-        """A mirror of Artemis has anchors and markers, too, but what a failover cut off may be missing there.
-        A store of Classic is known by its anchors: what came over a bridge is no marker."""
+        """Return why this may be another node: a mirror of Artemis has anchors and markers, too, but may lack
+        what a failover cut off. A store of Classic is known by its anchors: a bridge brings no marker."""
         if self._routing is None:
             return None
         here = self._routing.node

@@ -312,7 +312,7 @@ def _scanning(link: Link, plan: str) -> Iterator[Scanning]:
     put = {**place, "persistent": "true"}
     yield Scanning(
         lambda bodies: link.send(b"".join([encode("SEND", put, body) for body in bodies])),
-        lambda: [_marked(frame) for frame in link.receive(patience.PAUSE)],
+        lambda: [_read_marker(frame) for frame in link.receive(patience.PAUSE)],
         lambda one: link.send(b"ACK\nid:%b\n\n\0" % one.name),
         lambda: link.send(wake),
         link.patience,
@@ -321,5 +321,5 @@ def _scanning(link: Link, plan: str) -> Iterator[Scanning]:
     link.request("UNSUBSCRIBE", {"id": link.token})
 
 
-def _marked(frame: Frame) -> Marked:
+def _read_marker(frame: Frame) -> Marked:
     return Marked(frame.body, headers_of(frame.head).get("expires", "0") != "0", ack_id(frame.head))

@@ -56,7 +56,7 @@ def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[markers.Sca
 
     yield markers.Scanning(
         send,
-        lambda: [_marked(letter) for letter in connection.receive(patience.PAUSE)],
+        lambda: [_read_marker(letter) for letter in connection.receive(patience.PAUSE)],
         lambda one: connection.send(writer.acknowledge(_CONSUMER, queue, [one.name])),
         lambda: connection.send(nudge),
         patience.RESTART,
@@ -68,7 +68,7 @@ def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[markers.Sca
     connection.receive(0)  # what came beyond the end
 
 
-def _marked(letter: Dispatch) -> markers.Marked:
+def _read_marker(letter: Dispatch) -> markers.Marked:
     message = letter.message
     dies = message is not None and message.expiration > 0
     return markers.Marked((message and message.content) or b"", dies, letter.name)

@@ -171,9 +171,9 @@ class Routing:
     def prospects(self, target: Target) -> tuple[str | None, list[str]]:
         """Return what the target does to what comes, beside keeping it (None: nothing); and where else it
         goes, or that nobody tells."""
-        return self.risk(target), self._diverted(target) if self.tells else [UNPROVEN]
+        return self.risk(target), self._diverts_of(target) if self.tells else [UNPROVEN]
 
-    def _diverted(self, target: Target) -> list[str]:
+    def _diverts_of(self, target: Target) -> list[str]:
         """Return where diverts take what comes to a target's address, in words; of the first diverts
         alone."""
         return self._diversions.get(self._address(target), []) if self._diversions else []
@@ -286,8 +286,8 @@ class Routing:
 
     @_remember
     def begin(self, target: Target) -> str | None:
-        """Before a letter goes there: why no queue would get it, and it must not be sent. (Sent all the same,
-        its duplicate id would be used up.) Raises Unanswered where that takes too long."""
+        """Return, before a letter goes there, why no queue would get it, and it must not be sent. (Sent all
+        the same, its duplicate id would be used up.) Raises Unanswered where that takes too long."""
         try:
             with deadline.within(patience.ANSWER):
                 why = self._why_nowhere(target)
@@ -317,7 +317,7 @@ class Routing:
         return answers
 
     def _told_of(self, target: Target, sent: int) -> tuple[Outcome, str | None]:
-        """It is committed, so that who takes too long to tell more leaves it in doubt."""
+        """Return what became of what was committed: in doubt where it takes too long to tell."""
         try:
             return self._became(target, sent, self._counted)
         except BrokerError as error:

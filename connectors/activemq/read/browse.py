@@ -81,7 +81,7 @@ class Browsed:
 
     def why_lossy(self, frame: Frame, unknown: Callable[[Frame], str | None]) -> str | None:
         """Return why this letter must stay, or None; `unknown` is asked of one that was not seen."""
-        found = self._of(frame)
+        found = self._hidden_of(frame)
         if found is None:
             return unknown(frame)
         is_there = found.body is not None or found.kind not in MARSHALLED
@@ -89,14 +89,14 @@ class Browsed:
 
     def complete(self, frame: Frame) -> Frame:
         """Return the letter with what STOMP hides of it."""
-        found = self._of(frame)
+        found = self._hidden_of(frame)
         if found is None:
             return frame._replace(properties=NOTHING)
         body = frame.body if found.body is None else found.body
         own = found.shadowing if is_of_a_client(frame.head) else ()
         return frame._replace(properties=dict((*found.properties, *own)), body=body)
 
-    def _of(self, frame: Frame) -> _Hidden | None:
+    def _hidden_of(self, frame: Frame) -> _Hidden | None:
         sent_at = _SENT_AT.search(frame.head)
         return self._found.get((self._name_of(frame.head), int(sent_at[1]) if sent_at else 0))
 

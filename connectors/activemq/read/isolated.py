@@ -48,7 +48,7 @@ class _Listed(NamedTuple):
 
 
 def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[_Listed]:
-    """Return where it died Artemis gave it a number of its own; elsewhere its producer's id must do."""
+    """Identify each by the number that Artemis gave it where it died; elsewhere its producer's id must do."""
     found: list[_Listed] = []
     ids = [str(one.get("userID", "")) for one in messages]
     for one, user_id in zip(messages, ids, strict=True):
@@ -80,7 +80,7 @@ class _Probe:
     def is_shown(self, core_id: int) -> bool | None:
         """Return whether STOMP shows this message; None where it could not be tried."""
         try:
-            link = self._connected()
+            link = self._connect()
         except AccessDenied:
             return None
         if not self._management.copy(self._source, core_id, self._queue):
@@ -96,7 +96,7 @@ class _Probe:
             return False
         return None
 
-    def _connected(self) -> Link:
+    def _connect(self) -> Link:
         if self._link is None:
             self._link = Link(self._broker)
             own = {"id": self._link.token, "destination": self._queue, "ack": "auto"}

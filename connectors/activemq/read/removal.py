@@ -79,11 +79,11 @@ class _Counted:
         """Ask for the answers, and whether the broker counts as much."""
         answered = self._part.settled_position()
         if answered > self._answered:
-            self._answered, self._removed = answered, self._gone(answered)
+            self._answered, self._removed = answered, self._count_gone(answered)
             self._is_short = self._removed < answered
         return self._removed
 
-    def _gone(self, answered: int) -> int:
+    def _count_gone(self, answered: int) -> int:
         """Return how many of so many letters are. A count may come late, and begins anew with the broker."""
         for _ in patience.tries(patience.COUNTED):
             now = self._count()

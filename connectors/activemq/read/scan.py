@@ -87,7 +87,7 @@ def scan_of(
         return _by_stomp(broker, queues, request, queue)
     facts = queues.facts(queue)
     if not amqp.is_spoken:
-        return _isolated(broker, queues, request, queue, queues.management)
+        return _isolated_scan(broker, queues, request, queue, queues.management)
     address = subscription(queue, True, facts)["destination"]
     place = Place(queue, "artemis", queues.version, amqp.node)
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
@@ -120,10 +120,10 @@ def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, q
     )
 
 
-def _isolated(
+def _isolated_scan(
     broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, management: Management
 ) -> Scan | QueueScan:
-    """Return where what came by AMQP 1.0 cannot be listed, it stays."""
+    """Scan by STOMP, and one by one what came by AMQP 1.0; where that cannot be listed, it stays."""
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
     if management.messages(queue, OF_AMQP) is None:
         return replace(others, notes=[*others.notes, _UNLISTED])

@@ -50,10 +50,10 @@ class WaysReading(ChainReading):
         addresses, queues = set[str](), set[str]()
         for batch in super().batches():
             known = addresses | self.topology.get("places_of_the_dead", {}).keys()
-            new = [*_named(batch.records, _ADDRESS, known, MOST_ASKED - len(addresses))]
+            new = [*_new_names(batch.records, _ADDRESS, known, MOST_ASKED - len(addresses))]
             addresses.update(new)
             self._learn(self._ways.settings_of(new) if new else {})
-            queues.update(_named(batch.records, _QUEUE, queues, MOST_ASKED - len(queues)))
+            queues.update(_new_names(batch.records, _QUEUE, queues, MOST_ASKED - len(queues)))
             yield batch
         if queues:
             self._learn({"killed_none": self._ways.killed_none(sorted(queues))})
@@ -63,7 +63,7 @@ class WaysReading(ChainReading):
         self.topology = {**self.topology, **grown}
 
 
-def _named(records: Iterable[Record], header: str, known: Iterable[str], most: int) -> Iterable[str]:
+def _new_names(records: Iterable[Record], header: str, known: Iterable[str], most: int) -> Iterable[str]:
     """Return what letters name in a header and is not known yet."""
     named = {record.headers.get(header) or "" for record in records}
     return sorted(named - {""} - set(known))[:most]

@@ -90,13 +90,13 @@ def headers_of(parts: Parts) -> dict[str, str]:
     where the broker left nothing is shown as that sender's property."""
     told = {as_text(key): as_text(value) for key, value in parts.annotations}
     own = {as_text(key): as_text(value) for key, value in parts.application}
-    brokers = {_named(name): text for name, text in told.items() if _TOLD.fullmatch(name)}
-    every = {_named(name): text for name, text in (*told.items(), *own.items())} | brokers
+    brokers = {_header_name(name): text for name, text in told.items() if _TOLD.fullmatch(name)}
+    every = {_header_name(name): text for name, text in (*told.items(), *own.items())} | brokers
     forged = {f"{PROPERTY}{name}" for name in brokers}
     return {name: text for name, text in every.items() if name not in forged}
 
 
-def _named(written: str) -> str:
+def _header_name(written: str) -> str:
     if _AS_TOLD.fullmatch(written):
         return f"{PROPERTY}{written}"
     found = _TOLD.fullmatch(written)
@@ -143,7 +143,7 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
     zero = {n: 0 for n, inside in taken.mended.items() if inside.is_zero(()) and headers[n].isdecimal()}
     instead = {"absolute_expiry_time": NULL}
     if parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
-        instead["to"] = _to(record, parts)
+        instead["to"] = _to_field(record, parts)
     sent = message.to_send(block, lambda name: _is_gone(name, taken), zero, provenance, instead)
     return message.join_message(sent, record.body)
 
@@ -157,9 +157,9 @@ def _is_gone(name: str, taken: HeaderScrub) -> bool:
     return bool(_NOT_SENT.fullmatch(name)) or name in taken.gone
 
 
-def _to(record: Record, parts: Parts) -> bytes:
-    """Artemis writes there where it sends the dead. Clients of JMS name the destination there, others that
-    send to one address mostly nothing."""
+def _to_field(record: Record, parts: Parts) -> bytes:
+    """Return the `to` that it had: Artemis writes there where it sends the dead. Clients of JMS name the
+    destination there, others that send to one address mostly nothing."""
     address = record.headers.get("_AMQ_ORIG_ADDRESS")
     is_jms = any(as_text(key) == _JMS_DESTINATION for key, _ in parts.annotations)
     return string(address) if is_jms and address else NULL
@@ -218,7 +218,7 @@ def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str
     it is none of AMQP, UsageError for what cannot be said."""
     if not message.is_block(block):
         raise ValueError("no message of AMQP 1.0")
-    return message.edit_typed(block, lambda name: drop(_named(name)), changed)
+    return message.edit_typed(block, lambda name: drop(_header_name(name)), changed)
 
 
 def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:

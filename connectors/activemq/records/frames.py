@@ -85,7 +85,7 @@ def _values(begin: bytes, lines: Column) -> Column:
 
 
 def _stable(columns: Mapping[bytes, Sequence[Column]], rows: int) -> Column:
-    """A name ends with its colon, so the order of names is the order of lines, but of those of one name."""
+    """Join sorted lines: a name ends with its colon, so names sort as lines do, but for those of one name."""
     kept = [columns[name] for name in sorted(columns) if name not in PER_DELIVERY]
     lines: Iterable[Sequence[bytes]] = zip(*chain(*kept), strict=True)
     in_order = map(sorted, lines) if any(len(same) > 1 for same in kept) else lines
@@ -273,11 +273,11 @@ _ANNOTATED = f"JMS_AMQP_MA_{REPLAY_PREFIX}"
 def _with_provenance(headers: Column) -> Column:
     """Return the headers with what a replay has left by its own names."""
     if isinstance(headers, Maps):
-        return Maps({_renamed(name): column for name, column in headers.columns.items()}, len(headers))
-    return [{_renamed(name): value for name, value in one.items()} for one in headers]
+        return Maps({_bare_name(name): column for name, column in headers.columns.items()}, len(headers))
+    return [{_bare_name(name): value for name, value in one.items()} for one in headers]
 
 
-def _renamed(name: str) -> str:
+def _bare_name(name: str) -> str:
     return name.removeprefix("JMS_AMQP_MA_") if name.startswith(_ANNOTATED) else name
 
 

@@ -199,14 +199,14 @@ def _properties(marshalled: bytes) -> _Properties:
     values = map_of(marshalled)
     types = {f"{TYPE_OF}{name}": one.kind for name, one in values.items() if one.kind != "string"}
     raw = {f"{RAW_OF}{name}": one.raw.hex() for name, one in values.items() if one.kind in _WITHOUT_TEXT}
-    shown = {name: _shown(one) for name, one in values.items()}
+    shown = {name: _stomp_text(one) for name, one in values.items()}
     return _Properties(shown, types | raw, [name for name in shown if name in OF_STOMP])
 
 
 _few, _FEW_BYTES = lru_cache(256)(_properties), 4096
 
 
-def _shown(value: Value) -> str:
+def _stomp_text(value: Value) -> str:
     text = value.value if value.kind == "string" else java_text(value)
     return text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
 

@@ -108,7 +108,7 @@ class Link(BrokerWire):
         frames = self._reader.feed(data)
         self._asked = self._asked and not frames
         if self._greeting is None and frames:
-            self._greeting = self._greeted(frames[0])
+            self._greeting = self._check_greeting(frames[0])
         messages = [frame for frame in frames if frame.command == b"MESSAGE"]
         self._inbox.extend(messages)
         self._kept += sum([_OBJECT + len(frame.head) + len(frame.body) for frame in messages])
@@ -120,9 +120,9 @@ class Link(BrokerWire):
         if errors:
             raise self.explain(self.refusal(errors[0]), self._refused)
 
-    def _greeted(self, frame: Frame) -> Frame:
+    def _check_greeting(self, frame: Frame) -> Frame:
         if frame.command == b"ERROR":
-            said = shorten(for_terminal(_said(headers_of(frame.head))), 300)
+            said = shorten(for_terminal(_reason(headers_of(frame.head))), 300)
             raise AccessDenied(f"{self.place}: the broker refused: {said}; {login_hint(said, self.broker)}")
         return frame
 
@@ -169,7 +169,7 @@ class Link(BrokerWire):
 
     def refusal(self, frame: Frame) -> BrokerError:
         """Return an ERROR frame as one of our errors."""
-        return refusal(self.place, _said(headers_of(frame.head)), thrown_by(frame.body))
+        return refusal(self.place, _reason(headers_of(frame.head)), thrown_by(frame.body))
 
     def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
         """Send with a receipt and wait for it; messages that come meanwhile are kept. Raises on ERROR."""
@@ -210,5 +210,5 @@ class Link(BrokerWire):
         self.write(encode("DISCONNECT", {}))
 
 
-def _said(headers: Mapping[str, str]) -> str:
+def _reason(headers: Mapping[str, str]) -> str:
     return headers.get("message", "no reason given")

@@ -238,7 +238,7 @@ class StompReading(QueueReading[Frame, Frame]):
         if self._held:
             yield Batch((), self.position)
             self.position += len(self._held)
-            skipped = [self._skipped(frame, INNER_NUL) for frame in self._held]
+            skipped = [self._skip(frame, INNER_NUL) for frame in self._held]
             yield Batch(self.make(self._held), self.position, skipped=skipped)
 
     def consume(self) -> None:
@@ -318,14 +318,14 @@ class StompReading(QueueReading[Frame, Frame]):
             self.wake()
         if reason is not None:
             self._stays += 1
-            skipped.append(self._skipped(frame, reason))
+            skipped.append(self._skip(frame, reason))
         elif frame.inner_nul:
             self._stays += 1
             self._held.append(frame)
         else:
             self.take(taken, frame, frame.head)
 
-    def _skipped(self, frame: Frame, reason: str) -> Skipped:
+    def _skip(self, frame: Frame, reason: str) -> Skipped:
         [record] = self.make([frame])
         return Skipped(record.physical_id or "", reason)
 

@@ -98,7 +98,7 @@ class TransactionPublisher:
             sender.writing = writing
         done: list[Sent] = []
         if self._routing is not None:
-            outgoing = _placed(outgoing, self._routing, done)
+            outgoing = _resolve_targets(outgoing, self._routing, done)
         more = True
         while more:
             try:
@@ -303,10 +303,10 @@ class TransactionPublisher:
         """Connect, more than once: where few are allowed, a connection that ended counts a moment longer."""
         for _ in patience.tries(patience.REPLY, longest=patience.YIELD):
             with contextlib.suppress(ConnectionLost):
-                return self._connected()
-        return self._connected()
+                return self._new_sender()
+        return self._new_sender()
 
-    def _connected(self) -> Sender:
+    def _new_sender(self) -> Sender:
         """Connect. Raises ConnectionLost where another broker answers than that which has the anchor."""
         sender = self._connect()
         try:
@@ -333,7 +333,7 @@ class TransactionPublisher:
     def _connect_once_more(self) -> None:
         """Connect once more. A broker that allows no second connection gets everything over the first."""
         try:
-            self._senders.append(self._connected())
+            self._senders.append(self._new_sender())
         except DlqError:
             self._connections = 1
 
@@ -343,7 +343,7 @@ class TransactionPublisher:
             sender.close()
 
 
-def _placed(outgoing: Iterator[Outgoing], routing: Routing, done: list[Sent]) -> Iterator[Outgoing]:
+def _resolve_targets(outgoing: Iterator[Outgoing], routing: Routing, done: list[Sent]) -> Iterator[Outgoing]:
     """Yield the letters with the places that their targets mean; what no queue would get is not sent."""
     for letter in outgoing:
         target = routing.resolve_target(letter.target, letter.record)

@@ -99,10 +99,10 @@ _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
 
 def holds(kind: str, text: str) -> bool:
     """Return whether a property of this type can be what the text says; of an unknown type any can."""
-    return kind not in _TYPED or _packed(text, kind) is not None
+    return kind not in _TYPED or _pack(text, kind) is not None
 
 
-def _packed(text: str, kind: str) -> bytes | None:
+def _pack(text: str, kind: str) -> bytes | None:
     layout, number, read = _TYPED[kind]
     try:
         return struct.pack(layout, number, read(text))
@@ -110,9 +110,9 @@ def _packed(text: str, kind: str) -> bytes | None:
         return None
 
 
-def _typed(text: str, kind: str) -> bytes:
+def _typed_value(text: str, kind: str) -> bytes:
     """Return a property's value; as text where its type is not known or does not hold it."""
-    return (_packed(text, kind) if kind in _TYPED else None) or _text_value(text)
+    return (_pack(text, kind) if kind in _TYPED else None) or _text_value(text)
 
 
 def _text_value(text: str, for_artemis: bool = False) -> bytes:
@@ -133,7 +133,7 @@ def properties(
     has the values that are encoded already."""
     parts = [_COUNT.pack(len(values))]
     for name, text in values.items():
-        typed = _typed(text, types[name]) if name in types else _text_value(text, for_artemis)
+        typed = _typed_value(text, types[name]) if name in types else _text_value(text, for_artemis)
         parts += _name(name), raw.get(name, typed)
     return b"".join(parts)
 
@@ -178,7 +178,7 @@ class Letter(NamedTuple):
 
 
 def _command(kind: int, receipt: int, *fields: bytes) -> bytes:
-    """Return a receipt of 0: no answer is wanted."""
+    """Return a command; with a receipt of 0 no answer is wanted."""
     rest = b"".join(fields)
     return struct.pack(">iBi?", 6 + len(rest), kind, receipt, receipt > 0) + rest
 
@@ -224,7 +224,7 @@ class Writer:
         )
 
     def _transaction(self, number: int) -> bytes:
-        """Return the same for a hundred messages."""
+        """Return the id of a transaction, encoded once: it is the same for a hundred messages."""
         if number != self._number:
             self._number = number
             self._encoded = _structure(_LOCAL_TRANSACTION_ID, _long(number), self._connection)

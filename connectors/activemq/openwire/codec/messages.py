@@ -93,7 +93,7 @@ class Cursor:
         self.at = at + 2 + len(data)
         if len(data) != self.data[at] << 8 | self.data[at + 1]:
             raise UnreadableError(_BREAKS_OFF)
-        return data.decode("ascii") if data.isascii() else _decoded(data)
+        return data.decode("ascii") if data.isascii() else _decode(data)
 
     def string(self) -> str | None:
         """Return a text that may be absent."""
@@ -258,12 +258,12 @@ def dispatch(frame: bytes, seen: Seen | None = None) -> Dispatch:
     try:
         consumer, _ = cursor.fields(_PLACES)
         number = consumer.fields[2] if consumer else 0
-        return _dispatched(cursor, number) if cursor.flag() else Dispatch(number, 0, b"", None)
+        return _read_message(cursor, number) if cursor.flag() else Dispatch(number, 0, b"", None)
     except _ENDS as error:
         raise UnreadableError(_BREAKS_OFF) from error
 
 
-def _dispatched(cursor: Cursor, consumer: int) -> Dispatch:
+def _read_message(cursor: Cursor, consumer: int) -> Dispatch:
     kind, begin = cursor.number(_U8), cursor.at
     if kind not in CLASSES:
         raise UnreadableError(f"it holds a message of type {kind}")
@@ -291,8 +291,8 @@ def _dispatched(cursor: Cursor, consumer: int) -> Dispatch:
 NOT_UNDERSTOOD = "a message that is not understood"
 
 
-def _decoded(data: bytes) -> str:
-    """Java's modified UTF-8; what is none, half a surrogate pair among it, is replaced."""
+def _decode(data: bytes) -> str:
+    """Decode Java's modified UTF-8; what is none, half a surrogate pair among it, is replaced."""
     text = text_of(data)
     return data.decode("utf-8", "replace") if text is None else text
 
@@ -321,7 +321,7 @@ _KINDS: Mapping[int, tuple[str, Callable[[Cursor, int], Any]]] = {
     10: ("bytes", lambda cursor, _: cursor.take(cursor.number(_I32))),
     _MAP: ("map", lambda cursor, depth: _map(cursor, depth + 1)),
     _LIST: ("list", lambda cursor, depth: [_value(cursor, depth + 1) for _ in range(cursor.number(_I32))]),
-    13: ("string", lambda cursor, _: _decoded(cursor.take(cursor.number(_I32)))),
+    13: ("string", lambda cursor, _: _decode(cursor.take(cursor.number(_I32)))),
 }
 
 
@@ -433,7 +433,7 @@ def _class_of(body: bytes) -> str:
         return "an unknown class"
     if found[2]:
         return "java.lang.String"
-    return _decoded(body[found.end() : found.end() + int.from_bytes(found[1])])
+    return _decode(body[found.end() : found.end() + int.from_bytes(found[1])])
 
 
 def body_of(kind: int, message: Message, modified: bool = False) -> bytes:
@@ -442,7 +442,7 @@ def body_of(kind: int, message: Message, modified: bool = False) -> bytes:
     Unicode, for whose half pairs STOMP has a question mark, stays in that form. Raises UnreadableError."""
     content = message.content or b""
     if message.compressed and content:
-        content = _unpacked_bytes(content) if kind == BYTES else _unpacked(content)
+        content = _inflate_bytes(content) if kind == BYTES else _inflate(content)
     if kind != TEXT:
         return content
     body = content[4:]
@@ -452,17 +452,17 @@ def body_of(kind: int, message: Message, modified: bool = False) -> bytes:
     return body if text is None else text.encode("utf-8")
 
 
-def _unpacked_bytes(content: bytes) -> bytes:
-    """Its length is before it: the stream goes on with what else was in the writer's buffer."""
-    return _unpacked(content[4:])[: int.from_bytes(content[:4])]
+def _inflate_bytes(content: bytes) -> bytes:
+    """Cut at the length before it: the stream goes on with what else was in the writer's buffer."""
+    return _inflate(content[4:])[: int.from_bytes(content[:4])]
 
 
 _FLUSHED = b"\0\0\xff\xff"
 """How a stream ends that was flushed and not closed, as Artemis' are (OpenWireMessageConverter)."""
 
 
-def _unpacked(data: bytes) -> bytes:
-    """ActiveMQ's Deflater writes zlib streams (ActiveMQTextMessage, ActiveMQBytesMessage#doCompress)."""
+def _inflate(data: bytes) -> bytes:
+    """Inflate what ActiveMQ's Deflater wrote (ActiveMQTextMessage, ActiveMQBytesMessage#doCompress)."""
     unpacking = zlib.decompressobj()
     try:
         plain = unpacking.decompress(data, most_unpacked(len(data)))

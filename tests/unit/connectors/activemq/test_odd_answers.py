@@ -96,7 +96,7 @@ def test_the_plugin_s_answers_are_numbers_or_nothing(odd: Any, monkeypatch: pyte
         data = odd if isinstance(odd, bytes) else json.dumps(body).encode()
         statistics.values_of(data)
     named = {"size": odd, "consumerCount": odd, "inflightCount": odd}
-    monkeypatch.setattr(statistics, "_asked", lambda *_: named)
+    monkeypatch.setattr(statistics, "_ask", lambda *_: named)
     monkeypatch.setattr(statistics, "Link", lambda _: SimpleNamespace(close=lambda: None))
     found = statistics.facts(ActiveMQBroker("b", "activemq", "stomp://h"), "q")
     assert found is None or all(type(n) is int and n >= 0 for n in found[:3])
