@@ -89,7 +89,7 @@ def raw_of_record(record: Record) -> RawRecord:
     return RawRecord(None if key is None else bytes_of(key), headers)
 
 
-def _sent(record: Record) -> Sent:
+def _read_sent(record: Record) -> Sent:
     block = record.raw_properties
     return sent_of(raw_of_record(record)) if block is None else sent_in(block)
 
@@ -112,7 +112,7 @@ class _Taken(NamedTuple):
     """Why the rest cannot be sent."""
 
 
-def _taken(sent: Sent, keep_headers: Keep) -> _Taken:
+def _removed_headers(sent: Sent, keep_headers: Keep) -> _Taken:
     """Return what is taken away of a letter, asked once of those with the same names and answers."""
     _, names, values, _ = sent
     keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
@@ -141,14 +141,14 @@ def _own_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tells(name: str, value: bytes | None) -> bool:
-    return (_told_before if value is None or len(value) < SHORT else _told)(name, value)
+    return (_tells_cached if value is None or len(value) < SHORT else _tells_uncached)(name, value)
 
 
-def _told(name: str, value: bytes | None) -> bool:
+def _tells_uncached(name: str, value: bytes | None) -> bool:
     return tells(name, text_in(name, value))
 
 
-_told_before = lru_cache(maxsize=4096)(_told)
+_tells_cached = lru_cache(maxsize=4096)(_tells_uncached)
 
 
 @lru_cache(maxsize=256)
@@ -166,7 +166,7 @@ def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: HeaderScrub)
     return _Taken(own, taken.mended, gone, stripped, _why_unsayable(names, gone))
 
 
-def _kept(sent: Sent, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
+def _kept_headers(sent: Sent, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
     """Return the headers as they are sent again, in their order."""
     own, gone, headers = taken.own, taken.gone, zip(sent.names, sent.values, strict=True)
     if not taken.mended:
@@ -179,11 +179,11 @@ def _kept(sent: Sent, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
 def message_of(outgoing: Outgoing) -> Message:
     """Return the letter as it is sent. Raises ValueError where its block is damaged, or cannot be said."""
     record, target = outgoing.record, outgoing.target
-    sent = _sent(record)
-    taken = _taken(sent, outgoing.keep_headers)
+    sent = _read_sent(record)
+    taken = _removed_headers(sent, outgoing.keep_headers)
     if taken.unsayable:
         raise ValueError(taken.unsayable)
-    kept = _kept(sent, taken)
+    kept = _kept_headers(sent, taken)
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
     return Message(
         target.name,
@@ -191,18 +191,18 @@ def message_of(outgoing: Outgoing) -> Message:
         None if _is_null(record) else record.body,
         kept,
         _partition(record, sent) if record.origin == target.name else None,
-        _published(record),
+        _published_ms(record),
     )
 
 
-def _published(record: Record) -> int | None:
-    """Return when a letter was published, in milliseconds; None is not known."""
+def _published_ms(record: Record) -> int | None:
+    """Return when a letter was published, in milliseconds; None where it is not known."""
     at = record.published_at
     return None if at is None or at <= 0 else at // 1000
 
 
 def _why_unsayable(names: Iterable[str], gone: Collection[str]) -> str | None:
-    """The client library takes names of headers as C strings in UTF-8."""
+    """Return why the client library, which takes names of headers as C strings in UTF-8, cannot send one."""
     for name in names:
         if name not in gone and ((shown := shown_name(name)) != name or "\0" in name):
             return f"its header {shown!r} has a name that the Kafka client cannot send; change it by --edit"
@@ -284,10 +284,10 @@ def preview(letter: Outgoing, told: Told) -> SendPreview:
     """Return what sending it would strip, warn of, or fail on."""
     record, target, keep_headers = letter.record, letter.target, letter.keep_headers
     try:
-        sent = _sent(record)
+        sent = _read_sent(record)
     except ValueError as error:
         return SendPreview(problem=str(error))
-    taken = _taken(sent, keep_headers)
+    taken = _removed_headers(sent, keep_headers)
     stripped = taken.stripped
     if taken.unsayable:
         return SendPreview(stripped, taken.unsayable)
@@ -337,7 +337,7 @@ def _warnings(record: Record, target: Target, told: Told) -> Iterator[str]:
     if pointer != "resolved":
         yield f"sent without its headers and time: {pointer}"
     now = time.time() * 1000
-    if why := why_not_kept(target.name, told.times, _published(record), now):
+    if why := why_not_kept(target.name, told.times, _published_ms(record), now):
         yield f"sent with the time of the replay: {why}"
     if told.retries and _has_retried(record, target):
         narrow = " or ".join(f"topic:{name}" for name in told.retries)

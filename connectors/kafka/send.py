@@ -165,12 +165,12 @@ class KafkaPublisher(WindowedPublisher):
             message.key,
             headers=message.headers,
             timestamp=time_of(message, target, time.time() * 1000),
-            on_delivery=partial(self._answered, letter.number, size),
+            on_delivery=partial(self._note_answer, letter.number, size),
             **more,
         )
         self._bytes += size
 
-    def _answered(self, number: int, size: int, error: KafkaError | None, _message: object) -> None:
+    def _note_answer(self, number: int, size: int, error: KafkaError | None, _message: object) -> None:
         self._bytes -= size
         if error is None:
             self._has_confirmed = True

@@ -71,7 +71,7 @@ _UNVERIFIED = re.compile(r"(?:\w+://)?\[?([^\s/\]]+)\]?:(\d{1,5})/\w+: .*certifi
 """What it says of a certificate that it does not take: of whom, and not why."""
 
 
-def _translated(
+def _translate(
     error: KafkaError, where: str, first: KafkaError | None, hint: Callable[[KafkaError], str]
 ) -> errors.BrokerError:
     """Return an error of the library in words; `first` is what its connections met with, which says more, and
@@ -169,13 +169,13 @@ class Clients:
     def trouble(self, error: KafkaError, where: str = "") -> errors.BrokerError:
         """Return the library's error, in words."""
         self._admin.poll(0)  # which hands out what its connections met with
-        return _translated(error, where or self.name, self._first, self._hint)
+        return _translate(error, where or self.name, self._first, self._hint)
 
     def _hint(self, error: KafkaError) -> str:
         """Return what to do about an error."""
         if error.code() in _LOGIN:
             return f"{_HINTS[error.code()]}{blanks(self._broker)}"
-        if why := self._unverified(str(error.str())):
+        if why := self._why_unverified(str(error.str())):
             return f"{why}; {_hint(error)}"
         found = _AT.match(str(error.str()))
         if found and error.code() in _NO_ANSWER and found[1] not in self._bootstrap:
@@ -185,7 +185,7 @@ class Clients:
             )
         return _hint(error)
 
-    def _unverified(self, said: str) -> str:
+    def _why_unverified(self, said: str) -> str:
         """Return what is wrong with a broker's certificate; it is asked for again, without a password."""
         found = _UNVERIFIED.search(said) if self._broker.url.startswith(f"{TLS}://") else None
         if found is None or self.why_not_allowed(found[1], int(found[2])):
@@ -199,7 +199,7 @@ class Clients:
         return ""
 
     def silence(self) -> errors.ConnectionLost:
-        """Return nothing came for as long as `timeout`."""
+        """Return the error that nothing came for as long as `timeout`."""
         why = f": {_words(self._first)}" if self._first is not None else ""
         made_wait = self.made_to_wait("raise consumer_byte_rate, or timeout")
         return errors.ConnectionLost(f"{self.name} gave nothing within {self.timeout:g} s{why}{made_wait}")
@@ -212,11 +212,11 @@ class Clients:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return self._made(AdminClient, {})
+        return self._make_client(AdminClient, {})
 
     def consumer(self, more: Mapping[str, Any], committed: bool = True) -> Consumer:
         """Return what reads assigned partitions. It joins no group, commits nothing, and never jumps."""
-        return self._made(Consumer, {
+        return self._make_client(Consumer, {
             "group.id": _READER,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -232,9 +232,9 @@ class Clients:
 
     def producer(self, more: Mapping[str, Any]) -> Producer:
         """Return what sends."""
-        return self._made(Producer, {"allow.auto.create.topics": False, **more})
+        return self._make_client(Producer, {"allow.auto.create.topics": False, **more})
 
-    def _made(self, client: Callable[[dict[str, Any]], _T], more: Mapping[str, Any]) -> _T:
+    def _make_client(self, client: Callable[[dict[str, Any]], _T], more: Mapping[str, Any]) -> _T:
         if self._hosts:
             self._look_ahead()
         settings = _settings(self._broker)
@@ -292,8 +292,8 @@ class Clients:
         return brokers_named_by(host, int(port) if port.isdecimal() else _PORT, self.access)
 
     def _look_ahead(self) -> None:
-        """The library goes to every address that a broker names, and gives it the password: so each server of
-        the url that answers is asked first, by a connection of our own. Raises AccessDenied, BrokerError."""
+        """Ask each server of the url that answers by a connection of our own, as the library goes to every
+        address that a broker names, and gives it the password. Raises AccessDenied, BrokerError."""
         lost: Exception | None = None
         heard = False
         for server in self._bootstrap:
@@ -330,7 +330,7 @@ class Clients:
         try:
             self.check_named(client.list_topics(timeout=self.timeout))
         except KafkaException as error:
-            raise _translated(error.args[0], self.name, self._first, self._hint) from error
+            raise _translate(error.args[0], self.name, self._first, self._hint) from error
 
     def check_named(self, told: Any) -> None:
         """Check that `hosts` lets in all brokers of the library's metadata. Raises AccessDenied."""

@@ -44,7 +44,7 @@ class Access(NamedTuple):
 def scram_proof(digest: str, password: str, first: str, told: str) -> str:
     """Return the client's last message (RFC 5802), to its first one without the header and to the server's
     answer. Raises ValueError, LookupError where that is none."""
-    salted, last = _salted(digest, password, first, told)
+    salted, last = _salt_password(digest, password, first, told)
     client = hmac.digest(salted, b"Client Key", digest)
     signature = hmac.digest(hashlib.new(digest, client).digest(), f"{first},{told},{last}".encode(), digest)
     proof = bytes(a ^ b for a, b in zip(client, signature, strict=True))
@@ -53,13 +53,13 @@ def scram_proof(digest: str, password: str, first: str, told: str) -> str:
 
 def scram_signature(digest: str, password: str, first: str, told: str) -> str:
     """Return what a server that knows the password says at the end. Raises ValueError, LookupError."""
-    salted, last = _salted(digest, password, first, told)
+    salted, last = _salt_password(digest, password, first, told)
     server = hmac.digest(salted, b"Server Key", digest)
     signature = hmac.digest(server, f"{first},{told},{last}".encode(), digest)
     return f"v={base64.b64encode(signature).decode()}"
 
 
-def _salted(digest: str, password: str, first: str, told: str) -> tuple[bytes, str]:
+def _salt_password(digest: str, password: str, first: str, told: str) -> tuple[bytes, str]:
     """Return the salted password, and the client's last message without its proof."""
     fields = dict(part.split("=", 1) for part in told.split(",") if "=" in part)
     if not fields["r"].startswith(first.rpartition("r=")[2]):

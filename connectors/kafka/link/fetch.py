@@ -117,7 +117,7 @@ def _batches(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def _plain(codec: int, records: bytes, room: int) -> bytes:
-    """Return what they are unpacked, cut at `room` bytes, which are more than none."""
+    """Unpack records, cut at `room` bytes, which are more than none."""
     if codec == 0:
         return records
     if codec == 1:

@@ -225,7 +225,7 @@ class Cluster(Clients):
         return str(leader.host), int(leader.port)
 
     def _describe(self, topic: str, where: str) -> Any:
-        """What the library says of a topic. Raises BrokerError, that of `where`."""
+        """Return what the library says of a topic. Raises BrokerError, that of `where`."""
         futures = self._ask(
             lambda admin: admin.describe_topics(
                 TopicCollection([topic]), include_authorized_operations=True, request_timeout=self.timeout
@@ -324,8 +324,8 @@ class Cluster(Clients):
         return {place: ends[place] if found[place] < 0 else found[place] for place in places}
 
     def oldest(self, logs: Sequence[Log]) -> dict[Place, int]:
-        """Return of when the oldest record of each partition is, in milliseconds; partitions that do not tell
-        are absent."""
+        """Return the time of the oldest record of each partition, in milliseconds; partitions that do not
+        tell are absent."""
         wanted = {TopicPartition(*log.place): OffsetSpec.for_timestamp(0) for log in logs}
         if not wanted:
             return {}

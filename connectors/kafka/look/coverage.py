@@ -70,7 +70,7 @@ def _fates(known: Definitions) -> Iterator[Fate]:
 
 
 def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str]) -> Fate:
-    """A broker takes each of these settings, and drops what is rejected without a word."""
+    """Return what becomes of a reject. A broker takes each of these settings, and drops it without a word."""
 
     def lost(why: str, fix: str = "") -> Fate:
         return Fate("group", group, "reject", "lost", (), why, fix)

@@ -41,7 +41,7 @@ def inspect(
             if log.stable > log.start
         },
         "oldest letter is deleted in": {name: _in_words(seconds) for name, seconds in left.items()},
-        "settings": {name: _chosen(known) for name, known in settings.items()},
+        "settings": {name: _shown_settings(known) for name, known in settings.items()},
     }
     warnings = [*notes, *filter(None, [cluster.beyond_hosts])]
     for topic in topics:
@@ -52,7 +52,7 @@ def inspect(
     return Inspection("kafka", depth, shown, _CHANGES, {}, warnings)
 
 
-def _chosen(settings: Mapping[str, str] | None) -> dict[str, str]:
+def _shown_settings(settings: Mapping[str, str] | None) -> dict[str, str]:
     return {} if settings is None else {name: settings[name] for name in _SHOWN if name in settings}
 
 

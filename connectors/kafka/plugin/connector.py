@@ -140,20 +140,20 @@ class KafkaConnector(base.Connector):
     @with_deadline
     def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
         """Return every group that has read the topic, where the user may see all groups."""
-        known = self._known(targets)
+        known = self._find_topics(targets)
         found = {target: readers(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups is not None}
 
     @with_deadline
     def missing_targets(self, targets: Sequence[base.Target]) -> Mapping[base.Target, str]:
         """Topics that are not there: none is ever made."""
-        known = self._known(targets)
+        known = self._find_topics(targets)
         return {target: f"there is no topic {target.name}" for target in targets if target not in known}
 
     @with_deadline
     def consumption(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[base.Consumption]]:
         """Return the groups that read a target, by the offsets that they have committed."""
-        known = self._known(targets)
+        known = self._find_topics(targets)
         found = {target: consumption(self.cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups}
 
@@ -180,6 +180,6 @@ class KafkaConnector(base.Connector):
         """Return two topics: the second is named as Spring names the one for dead letters."""
         return KafkaPrivate(self.cluster, name)
 
-    def _known(self, targets: Sequence[base.Target]) -> dict[base.Target, Topic]:
+    def _find_topics(self, targets: Sequence[base.Target]) -> dict[base.Target, Topic]:
         topics = self.cluster.topics(target.name for target in targets if target.kind == "topic")
         return {target: topics[target.name] for target in targets if target.name in topics}

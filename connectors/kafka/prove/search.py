@@ -52,10 +52,10 @@ def _find_in_topic(cluster: Cluster, search: Search, name: str, letters: Sequenc
         return decide(letters, (), [f"{error}: it may have been deleted since"])
     before = read(search.before, cluster.id, topic)
     starts = _starts(cluster, topic, before, search.since)
-    found = _seen(cluster, topic, starts, wanted)
+    found = _scan(cluster, topic, starts, wanted)
     if found != wanted:
         time.sleep(patience.SETTLED)
-        found |= _seen(cluster, topic, starts, wanted - found)
+        found |= _scan(cluster, topic, starts, wanted - found)
     doubts = _doubts(cluster, topic, before) if found != wanted else []
     return decide(letters, numbers_of(letters, {replay.decode() for replay in found}), doubts)
 
@@ -124,7 +124,7 @@ def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
     return [f"{log.place} lacks records behind {ended}: it was compacted meanwhile"]
 
 
-def _seen(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: Iterable[bytes]) -> set[bytes]:
+def _scan(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: Iterable[bytes]) -> set[bytes]:
     """Return those of the replay ids that lie in the topic, as far as it goes now: not in transactions of
     others that were aborted, but behind one that is open."""
     sought = set(wanted)
@@ -170,7 +170,7 @@ def find_between(
 
 
 def said_headers(message: Any) -> Any:
-    """Those of a letter of ours can be said, or the library would not have sent them."""
+    """Return headers; none that cannot be said, as ours can, or the library would not have sent them."""
     try:
         return headers_of(message)
     except (SystemError, UnicodeError):

@@ -101,25 +101,25 @@ class OddHeaders:
                 return there
             del self._ahead[place]
         if said is _UNSAID:
-            return self._fetched(place, message.offset())
+            return self._fetch(place, message.offset())
         found: Headers = said or ()
         seen = place, tuple([name for name, _ in found])
         if not found or seen in self._whole:
             return found
         if seen in self._cut:
-            return self._fetched(place, message.offset())
-        return self._compared(seen, message.offset(), found)
+            return self._fetch(place, message.offset())
+        return self._compare(seen, message.offset(), found)
 
-    def _compared(self, seen: tuple[Place, _Names], offset: int, found: Headers) -> Headers:
+    def _compare(self, seen: tuple[Place, _Names], offset: int, found: Headers) -> Headers:
         try:
-            there = self._fetched(seen[0], offset)
+            there = self._fetch(seen[0], offset)
         except (BrokerError, fetch.Unreadable):
             return found
         is_cut = tuple([name for name, _ in there]) != seen[1]
         (self._cut if is_cut else self._whole).add(seen)
         return there
 
-    def _fetched(self, place: Place, offset: int) -> Headers:
+    def _fetch(self, place: Place, offset: int) -> Headers:
         self._ahead[place] = self._ask(place, offset)
         if offset not in self._ahead[place]:
             raise fetch.Unreadable("it is not there any more")

@@ -130,7 +130,7 @@ class KafkaReading(LogReading):
             place = message.topic(), message.partition()
             error, progress = message.error(), self._open.get(place)
             if error is not None:
-                self._heed(error, Place(*place), progress, message.offset())
+                self._react(error, Place(*place), progress, message.offset())
             elif progress is not None and len(letters) != room:
                 self._largest = max(self._largest, len(message))
                 if self._is_letter(progress, message.offset()):
@@ -179,8 +179,8 @@ class KafkaReading(LogReading):
         del self._open[progress.place]
         self._consumer.incremental_unassign([TopicPartition(*progress.place)])
 
-    def _heed(self, error: KafkaError, place: Place, progress: _Progress | None, offset: int | None) -> None:
-        """Heed an event among the messages. Raises BrokerError."""
+    def _react(self, error: KafkaError, place: Place, progress: _Progress | None, offset: int | None) -> None:
+        """React to an event among the messages. Raises BrokerError."""
         code = error.code()
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or progress is None:
             return  # no group is joined; or the partition is done with

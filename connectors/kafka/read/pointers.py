@@ -57,9 +57,9 @@ class Pointers:
             else:
                 wanted.setdefault(place, {}).setdefault(offset, []).append(number)
         for place, numbers in wanted.items():
-            for offset, message in self._fetched(place, sorted(numbers)).items():
+            for offset, message in self._fetch(place, sorted(numbers)).items():
                 for number in numbers[offset]:
-                    found[number] = self._checked(letters, number, message)
+                    found[number] = self._check_original(letters, number, message)
         return found
 
     def first_seen(self) -> Checkpoint:
@@ -100,7 +100,7 @@ class Pointers:
         others = {key for key in self._resume if key.startswith(f"{_SEEN}{name}@{self._cluster.id}/")}
         return bool(others - {mine}) and moment < self._resume.get(mine, self._moment)
 
-    def _checked(self, letters: Letters, number: int, message: Any) -> Original:
+    def _check_original(self, letters: Letters, number: int, message: Any) -> Original:
         """Return the message, where it is proven to be the one that the letter speaks of."""
         if isinstance(message, str):
             return Original(why_not=message)
@@ -117,7 +117,7 @@ class Pointers:
             return Original(why_not=_OTHER)
         return Original(raw, message.value())
 
-    def _fetched(self, place: Place, offsets: Sequence[int]) -> Mapping[int, Any]:
+    def _fetch(self, place: Place, offsets: Sequence[int]) -> Mapping[int, Any]:
         """Offset -> the message there, or in words why there is none. One read goes on while the next offset
         is near; each must be met exactly, for what was compacted away gives its neighbour."""
         found: dict[int, Any] = {}
@@ -126,11 +126,11 @@ class Pointers:
             if at < 0 or offset - at > _NEAR:
                 self._consumer.assign([TopicPartition(*place, offset)])
                 self._ahead.clear()
-            found[offset] = self._one(place, offset)
+            found[offset] = self._fetch_one(place, offset)
             at = -1 if isinstance(found[offset], str) else offset
         return found
 
-    def _one(self, place: Place, offset: int) -> Any:
+    def _fetch_one(self, place: Place, offset: int) -> Any:
         waited = 0.0
         while waited < self._cluster.timeout:
             if not self._ahead:

@@ -43,10 +43,10 @@ def column_of_texts(values: Column) -> Column:
     told: list[Any] = [value for value in values if value]
     whole = b"".join(told)
     is_plain = whole.isascii() and whole.decode().isprintable() and _BASE64.encode() not in whole
-    return [*map(_decoded, values)] if is_plain else map_distinct(text_of, values)
+    return [*map(_decode, values)] if is_plain else map_distinct(text_of, values)
 
 
-def _decoded(value: bytes | None) -> str:
+def _decode(value: bytes | None) -> str:
     return "" if value is None else value.decode()
 
 
@@ -126,12 +126,12 @@ def edit(block: bytes, drops: Callable[[str], bool], changed: Mapping[str, objec
     ValueError."""
     record = decode(block)
     if record.original is None:
-        return encode(record._replace(headers=_edited(record.headers, drops, changed)))
-    original = record.original._replace(headers=_edited(record.original.headers, drops, changed))
+        return encode(record._replace(headers=_edit_headers(record.headers, drops, changed)))
+    original = record.original._replace(headers=_edit_headers(record.original.headers, drops, changed))
     return encode(record._replace(original=original))
 
 
-def _edited(headers: Headers, drops: Callable[[str], bool], changed: Mapping[str, object]) -> Headers:
+def _edit_headers(headers: Headers, drops: Callable[[str], bool], changed: Mapping[str, object]) -> Headers:
     kept = [
         (name, value)
         for name, value in headers

@@ -118,13 +118,13 @@ def _message_ids(texts: Column, deaths: Column) -> Column:
     return map_columns(
         _coordinates,
         map_column(lambda died: died and died.topic, deaths),
-        _told(texts, deaths, lambda names: names.partition),
-        _told(texts, deaths, lambda names: names.offset),
+        _origin_texts(texts, deaths, lambda names: names.partition),
+        _origin_texts(texts, deaths, lambda names: names.offset),
     )
 
 
 def coordinates(died: Origin | None) -> str | None:
-    """Return names the message that died; two groups' dead letters of it have the same."""
+    """Return the name of the message that died; two groups' dead letters of it have the same."""
     return died and _coordinates(died.topic, died.partition, died.offset)
 
 
@@ -237,7 +237,7 @@ def _deaths(texts: Column, topics: Column) -> Column:
     return map_columns(died_at, texts, topics)
 
 
-def _told(texts: Column, deaths: Column, name_of: Callable[[OriginHeaders], str]) -> Column:
+def _origin_texts(texts: Column, deaths: Column, name_of: Callable[[OriginHeaders], str]) -> Column:
     """Return what the framework that tells of a letter's death says under the name that it has for it."""
     if isinstance(deaths, Constant):
         return deaths if deaths.value is None else values_of(texts, name_of(deaths.value.told_by))
@@ -250,7 +250,7 @@ def _times(
 ) -> tuple[Column, Column]:
     """Return when each letter was published, and when it died; what is not told is not known."""
     stored = [_micros(time) for time in letters.timestamps]
-    told = map_distinct(from_millis, _told(texts, deaths, lambda names: names.timestamp))
+    told = map_distinct(from_millis, _origin_texts(texts, deaths, lambda names: names.timestamp))
     if originals:
         told = [*told]
         for number, original in originals.items():

@@ -68,7 +68,7 @@ def alike(records: Sequence[Headers]) -> Alike | None:
 def encode(record: RawRecord) -> bytes:
     """Return the block."""
     flags = (VALUE_WAS_NULL if record.is_null else 0) | (LOG_APPEND_TIME if record.is_log_append else 0)
-    block = _block(flags, record.timestamp, record.key, _framed(record.headers))
+    block = _block(flags, record.timestamp, record.key, _frame(record.headers))
     return block if record.original is None else with_original(block, record.original)
 
 
@@ -86,7 +86,7 @@ def encode_all(
 ) -> list[bytes]:
     """Return the blocks of records without an original; `same_names` are `headers` once more, name by
     name."""
-    framed = [*map(_framed, headers)] if same_names is None else _framed_by_name(same_names, len(headers))
+    framed = [*map(_frame, headers)] if same_names is None else _frame_by_name(same_names, len(headers))
     return [*map(_block, flags, timestamps, keys, framed)]
 
 
@@ -96,11 +96,11 @@ def _block(flags: int, timestamp: int, key: bytes | None, framed_headers: bytes)
     return _UP_TO_KEY.pack(_FORMAT, flags, timestamp, len(key)) + key + framed_headers
 
 
-def _framed(headers: Headers) -> bytes:
+def _frame(headers: Headers) -> bytes:
     return b"".join([_LENGTH.pack(len(headers)), *starmap(_header, headers)])
 
 
-def _framed_by_name(headers: Alike, rows: int) -> Column:
+def _frame_by_name(headers: Alike, rows: int) -> Column:
     """Frame once what all share: it stands between the values that differ."""
     shared = [_literal(_LENGTH.pack(len(headers)))]
     differing: list[Column] = []
@@ -140,9 +140,9 @@ def _value(value: bytes | None) -> bytes:
 def decode(block: bytes) -> RawRecord:
     """Return what `encode` was given. Raises ValueError for anything else."""
     if (found := _layouts.find(block)) is not None:
-        return _filled(*found)
+        return _fill(*found)
     try:
-        record, end = _decoded(block, 0)
+        record, end = _decode_at(block, 0)
     except (struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"no block of a Kafka record: {error}") from error
     if end != len(block):
@@ -195,7 +195,7 @@ class _Layout(NamedTuple):
 _layouts: Layouts[_Layout] = Layouts()
 
 
-def _filled(layout: _Layout, values: tuple[bytes, ...]) -> RawRecord:
+def _fill(layout: _Layout, values: tuple[bytes, ...]) -> RawRecord:
     timestamp = int.from_bytes(values[0], "big", signed=True)
     key, first = (None, 1) if layout.key is None else (values[1], 2)
     _, _, _, is_append, is_null, _ = layout.bare
@@ -213,7 +213,7 @@ def _spans(_block: bytes, layout: _Layout) -> Iterator[tuple[int, int]]:
         yield at, (at := at + (size or 0))
 
 
-def _decoded(block: bytes, at: int, is_original: bool = False) -> tuple[RawRecord, int]:
+def _decode_at(block: bytes, at: int, is_original: bool = False) -> tuple[RawRecord, int]:
     form, flags, timestamp = _HEAD.unpack_from(block, at)
     if form != _FORMAT:
         raise ValueError(f"a block of a Kafka record in format {form}, which this dlq does not know")
@@ -237,7 +237,7 @@ def _decoded(block: bytes, at: int, is_original: bool = False) -> tuple[RawRecor
     if flags & HAS_ORIGINAL:
         if is_original:
             raise ValueError("no block of a Kafka record: an original has no original")
-        original, at = _decoded(block, at, is_original=True)
+        original, at = _decode_at(block, at, is_original=True)
     is_append, is_null = bool(flags & LOG_APPEND_TIME), bool(flags & VALUE_WAS_NULL)
     return RawRecord(key, headers, timestamp, is_append, is_null, original), at
 

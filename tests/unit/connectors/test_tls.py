@@ -93,7 +93,7 @@ def test_kafka_asks_no_host_for_its_certificate_that_the_configuration_does_not_
     with Server(lambda peer: None, tls=shown) as server:
         broker = KafkaBroker("b", "kafka", "kafka+ssl://bootstrap.example:9093", timeout=KAFKA, hosts=hosts)
         said = f"ssl://{server.address}/bootstrap: SSL handshake failed: certificate verify failed"
-        assert Clients(broker)._unverified(said) == ("self-signed certificate" if is_asked else "")
+        assert Clients(broker)._why_unverified(said) == ("self-signed certificate" if is_asked else "")
         assert server.connections == is_asked
 
 
