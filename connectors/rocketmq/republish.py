@@ -73,7 +73,7 @@ def target_of(record: Record, to: str) -> Target | None:
     """Return where a letter goes for `--to`; None when nothing says where. Raises UsageError."""
     kind, _, name = to.partition(":")
     if kind == "topic" and name:
-        return Target("topic", _allowed(name))
+        return Target("topic", _check_topic(name))
     if to not in _TARGETS:
         raise UsageError(f"--to {to}: RocketMQ takes origin, group, resume or topic:NAME; choose one")
     found, wanted = _TARGETS[to]
@@ -92,7 +92,7 @@ _FITS: Mapping[str, Callable[[str], bool]] = {
 }
 
 
-def _allowed(topic: str) -> str:
+def _check_topic(topic: str) -> str:
     if topic in _SYSTEM or topic.startswith("RMQ_SYS_"):
         raise UsageError(f"--to topic:{topic}: brokers take no messages for their own topics; choose another")
     return topic
@@ -108,7 +108,7 @@ def _properties_of(record: Record) -> dict[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _parted(names: tuple[str, ...]) -> tuple[Sequence[str], tuple[str, ...]]:
+def _split(names: tuple[str, ...]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return properties that describe an earlier trip, and must not go along on the next one, and the others;
     letters of one kind all have the same names."""
     owned = [name for name in names if name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)]
@@ -117,7 +117,7 @@ def _parted(names: tuple[str, ...]) -> tuple[Sequence[str], tuple[str, ...]]:
 
 def _own(properties: Mapping[str, str], keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """Return a letter's properties as they are sent again, and what is taken away of them."""
-    owned, own = _parted(tuple(properties))
+    owned, own = _split(tuple(properties))
     kept, taken = strip_failure(properties, keep_headers, own)
     return kept, sorted([*owned, *taken])
 

@@ -86,7 +86,7 @@ def _may_share(message: Message) -> bool:
     )
 
 
-def _framed(link: Link, batch: _SendBatch) -> tuple[int, bytes]:
+def _frame(link: Link, batch: _SendBatch) -> tuple[int, bytes]:
     """Return the request, not sent yet, and its opaque number."""
     first, is_batch = batch.messages[0], len(batch.messages) > 1
     own = {
@@ -99,7 +99,7 @@ def _framed(link: Link, batch: _SendBatch) -> tuple[int, bytes]:
     shared = (first.topic, batch.place[1], first.sys_flag, first.flag, first.reconsume_limit)
     if link.signs:
         return link.frame(code, {**_fields(*shared), **own}, body)
-    return link.frame_of(code, f"{_written(*shared)},{encode_fields(own)}", body)
+    return link.frame_of(code, f"{_encode_shared(*shared)},{encode_fields(own)}", body)
 
 
 def _properties(message: Message) -> str:
@@ -138,7 +138,7 @@ def _fields(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: i
 
 
 @lru_cache(maxsize=4096)
-def _written(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: int | None) -> str:
+def _encode_shared(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: int | None) -> str:
     return encode_fields(_fields(topic, queue, sys_flag, flag, reconsume_limit))
 
 
@@ -347,7 +347,7 @@ class RocketPublisher(WindowedPublisher):
             self._links[node] = self._connect(node, brief=True)
             self._links[node].writing = self.announce
         batch.tries, batch.since = batch.tries + 1, time.monotonic()
-        opaque, data = _framed(self._links[node], batch)
+        opaque, data = _frame(self._links[node], batch)
         self._waiting[node, opaque] = batch
         outbox = self._outbox.setdefault(node, _Outbox(bytearray(), []))
         outbox.requests.extend(data)

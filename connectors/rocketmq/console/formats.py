@@ -128,14 +128,14 @@ def _properties(text: str) -> Mapping[str, str]:
             pairs[-1][1].append(piece)
     found = {name: ", ".join(value) for name, value in pairs}
     for name, value in [*found.items()][:-1]:
-        if not _balanced(value):
+        if not _is_balanced(value):
             raise Unreadable(f"its properties have two meanings: {name} ends within a bracket or quote")
     if len(found) != len(pairs):
         raise Unreadable("its properties have one name twice, so that one of them is part of a value")
     return found
 
 
-def _balanced(value: str) -> bool:
+def _is_balanced(value: str) -> bool:
     return all(value.count(pair[0]) == value.count(pair[1]) for pair in _PAIRS) and value.count('"') % 2 == 0
 
 
@@ -143,7 +143,7 @@ def _body(part: _Part) -> bytes:
     printed, length = part.tail.groups()
     if printed is not None:
         return _bytes(printed)
-    return _behind(part.text[part.tail.end() :], int(length)) if length else b""
+    return _body_behind(part.text[part.tail.end() :], int(length)) if length else b""
 
 
 def _bytes(printed: str) -> bytes:
@@ -153,7 +153,7 @@ def _bytes(printed: str) -> bytes:
         raise Unreadable("its body is no array of bytes") from error
 
 
-def _behind(rest: str, length: int) -> bytes:
+def _body_behind(rest: str, length: int) -> bytes:
     """Return the body that `printMsg` puts behind the message, where it is as long as the message says."""
     if not length:
         return b""

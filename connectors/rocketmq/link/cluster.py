@@ -167,7 +167,7 @@ class Cluster:
         tells."""
         masters = self.masters()
         nodes = [node for node in self.route(topic) if node in masters]
-        return self._listed(nodes, RequestCode.TOPIC_GROUPS, {"topic": topic}, "groupList")
+        return self._collect(nodes, RequestCode.TOPIC_GROUPS, {"topic": topic}, "groupList")
 
     def attributes(self, topic: str) -> Mapping[str, str] | None:
         """Return what brokers of 5.x know a topic by, all together; where they differ a value holds several
@@ -186,9 +186,9 @@ class Cluster:
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics that `group` has committed an offset of, as far as brokers tell: 4.9 does not."""
-        return self._listed(self.masters(), RequestCode.GROUP_TOPICS, {"group": group}, "topicList") or set()
+        return self._collect(self.masters(), RequestCode.GROUP_TOPICS, {"group": group}, "topicList") or set()
 
-    def _listed(
+    def _collect(
         self, nodes: Iterable[str], code: int, fields: Mapping[str, object], name: str
     ) -> set[str] | None:
         """Return what brokers list under `name`, all together; None where none answers."""
@@ -213,7 +213,7 @@ class Cluster:
         return Link(known.address, self._access_now(), brief, known.peer.named_by)
 
     def call(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
-        """Return one question to the master of `node`, whatever the answer's code.
+        """Ask the master of `node` one question, and return the answer, whatever its code.
 
         Asked again on a new connection when the old one had ended: not for what must not happen twice.
         """

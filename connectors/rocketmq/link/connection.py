@@ -47,9 +47,9 @@ class Link(Wire):
         self._opaque = 0
         patience = WHOLE_ANSWER * self.timeout
         peer = Peer(address, "RocketMQ", named_by, self.timeout, self.timeout, patience)
-        super().__init__(self._connected(named_by), peer)
+        super().__init__(self._connect(named_by), peer)
 
-    def _connected(self, named_by: str) -> socket.socket:
+    def _connect(self, named_by: str) -> socket.socket:
         host, port = host_of(self.address), self.address.rpartition(":")[2]
         try:
             return connect(host, int(port), self.timeout, self.access.tls)
@@ -123,7 +123,7 @@ class Link(Wire):
         self._answers += [frame for frame in self._frames.feed(data) if frame.is_answer]
 
     def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> remoting.Frame:
-        """Return one request and its answer; raises ConnectionLost when it does not come in time."""
+        """Send one request and return its answer. Raises ConnectionLost when it does not come in time."""
         opaque = self.ask(code, fields, body)
         deadline = time.monotonic() + self.peer.patience
         while time.monotonic() < deadline and (answer := self.receive()) is not None:

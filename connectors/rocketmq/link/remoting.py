@@ -224,12 +224,12 @@ def _binary_fields(block: bytes) -> Iterator[tuple[str, str]]:
         raise ProtocolError("header fields longer than their header")
     at = 4
     while at < end:
-        name, at = _counted(block, at, 2, end)
-        value, at = _counted(block, at, 4, end)
+        name, at = _read_string(block, at, 2, end)
+        value, at = _read_string(block, at, 4, end)
         yield name, value
 
 
-def _counted(block: bytes, at: int, width: int, limit: int) -> tuple[str, int]:
+def _read_string(block: bytes, at: int, width: int, limit: int) -> tuple[str, int]:
     start = at + width
     end = start + int.from_bytes(block[at:start], "big")
     if end > limit:

@@ -29,13 +29,13 @@ def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
 
 
 def _of_group(cluster: Cluster, topic: str, group: str) -> Consumption:
-    reached = list(_reached(cluster, topic, group))
+    reached = list(_progress(cluster, topic, group))
     read, waiting = sum(at for at, _ in reached), sum(end - at for at, end in reached)
     return Consumption(f"group {group}", waiting, _consumers(cluster, group), read, _INTERVAL)
 
 
-def _reached(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, int]]:
-    """(committed offset, end) of each queue; what was never committed is all unread."""
+def _progress(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, int]]:
+    """Yield (committed offset, end) of each queue; what was never committed is all unread."""
     masters = cluster.masters()
     for node, queues in cluster.route(topic).items():
         for queue in queues.to_read if node in masters else ():

@@ -125,13 +125,13 @@ class _Topic:
             some = [*left][:_IN_FLIGHT]
             found: dict[str, list[Indexed]] = {word: [] for word in some}
             for node, link in links.items():
-                for word, stored in self._asked(node, link, some):
-                    found[word].append(_indexed(node, stored, {one.reads for one in left[word]}))
+                for word, stored in self._query(node, link, some):
+                    found[word].append(_read_keys(node, stored, {one.reads for one in left[word]}))
             for word in some:
                 for letter in left.pop(word):
                     self._judge(letter, found[word])
 
-    def _asked(self, node: str, link: Link, words: Sequence[str]) -> Iterator[tuple[str, StoredMessage]]:
+    def _query(self, node: str, link: Link, words: Sequence[str]) -> Iterator[tuple[str, StoredMessage]]:
         asked = {link.ask(RequestCode.QUERY_MESSAGE, query_fields(self._topic, word)): word for word in words}
         for word, answer in link.answers(asked):
             messages = messages_in(node, answer, self._topic)
@@ -171,7 +171,7 @@ class _Topic:
         return Newer(str(place), stored.queue_offset, stored.born_at * 1000, group, consumed)
 
 
-def _indexed(node: str, stored: StoredMessage, readers: Collection[KeyReader]) -> Indexed:
+def _read_keys(node: str, stored: StoredMessage, readers: Collection[KeyReader]) -> Indexed:
     has, body = parse_properties(stored.properties), readable_body(stored.body, stored.sys_flag)
     keys = {reads: reads(has.get(_UNIQUE), {}, has, body) for reads in readers}
     return Indexed(node, stored._replace(body=b""), has, keys)

@@ -181,7 +181,7 @@ class Since:
     def look(self, topic: str) -> tuple[list[Range], list[str]]:
         """Return the ranges that can be read, and in words why they may not hold all that came. Asked once
         what is looked for cannot arrive any more."""
-        known = self._known(topic)
+        known = self._known_queues(topic)
         if not known:
             return [], [why_unknown(topic)]
         doubts = [f"{topic}: what was sent may be older than what is known of it"] if self._is_older else []
@@ -201,7 +201,7 @@ class Since:
             doubts = why_compacted(topic, None if told is None else is_compacted(told), "GET on the topic")
         return ranges, doubts
 
-    def _known(self, topic: str) -> list[MessageQueue]:
+    def _known_queues(self, topic: str) -> list[MessageQueue]:
         """Return queues that could be written to then, or can now."""
         then = list_queues(self._before, topic)
         return sorted({*then, *_places(self._cluster, topic)}) if then else []

@@ -120,9 +120,9 @@ class PullScan:
                 self._take(answer)
             elif time.monotonic() - silent_since > self._link.timeout:
                 raise ConnectionLost(f"{self._link.address} answers only what was not asked")
-            yield from self._known()
+            yield from self._ready_steps()
 
-    def _known(self) -> Iterator[Step]:
+    def _ready_steps(self) -> Iterator[Step]:
         """Yield what came, as far as nothing is missing before it."""
         while self._slices:
             first = self._slices[0]
@@ -235,11 +235,11 @@ def _messages(answer: remoting.Frame, place: MessageQueue) -> list[bytes]:
     with remoting.understood(str(place)):
         found = split(answer.body)
         if any(map(is_batch, found)):
-            return [inner for message in found for inner in _expanded(message)]
+            return [inner for message in found for inner in _expand_batch(message)]
         return found
 
 
-def _expanded(message: bytes) -> list[bytes]:
+def _expand_batch(message: bytes) -> list[bytes]:
     """Return the messages in a batch; one that cannot be taken apart is a letter as it is stored."""
     try:
         return [encode(inner) for inner in expand(parse(message))]

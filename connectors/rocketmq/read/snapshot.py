@@ -129,10 +129,10 @@ def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMe
 def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoint:
     """Return where to go on in a queue after `messages`, and what tells its store from a later one."""
     last = parse(messages[-1]) if messages else None
-    return {key: reached, **(mark_letter(key, last.queue_offset, _told(last)) if last else {})}
+    return {key: reached, **(mark_letter(key, last.queue_offset, _fingerprint(last)) if last else {})}
 
 
-def _told(message: StoredMessage) -> str:
+def _fingerprint(message: StoredMessage) -> str:
     """Return what slaves and tiered stores keep as it is; where it lies in a log they do not."""
     return f"{message.born_at} {message.stored_at} {message.body_crc} {message.properties.hex()}"
 
@@ -146,7 +146,7 @@ def is_still_there(cluster: Cluster, offsets: QueueOffsets, reached: int, first:
     if now is None or first is None:
         return now and now.highest >= reached
     found = message_at(cluster, now, queue_offset(first))
-    return now.highest >= reached and (found is None or _told(found) == _told(parse(first)))
+    return now.highest >= reached and (found is None or _fingerprint(found) == _fingerprint(parse(first)))
 
 
 def begun_anew(cluster: Cluster, found: Sequence[QueueOffsets], resume: Checkpoint) -> set[MessageQueue]:
@@ -156,7 +156,7 @@ def begun_anew(cluster: Cluster, found: Sequence[QueueOffsets], resume: Checkpoi
     def is_anew(offsets: QueueOffsets) -> bool:
         def told_at(offset: int) -> str | None:
             message = message_at(cluster, offsets, offset)
-            return message and _told(message)
+            return message and _fingerprint(message)
 
         return is_another(str(offsets.place), offsets.lowest, offsets.highest, resume, told_at)
 

@@ -83,8 +83,8 @@ class RocketReading(LogReading):
     def _look_again(
         self, offset_range: OffsetRange[QueueOffsets], reached: int, first: bytes | None
     ) -> Iterator[Batch]:
-        """Yield what was read may be of two queues where the topic was deleted meanwhile, and made again: the
-        next reading begins at the start of what is there then."""
+        """Look whether the topic was deleted meanwhile, and made again: what was read may be of two queues
+        then, and the next reading begins at the start of what is there."""
         place, key = offset_range.place.place, offset_range.key
         if is_still_there(self._cluster, offset_range.place, reached, first):
             if reached < offset_range.end and self._taken != self._request.limit:

@@ -113,7 +113,7 @@ def _of_numbers(found: StoredColumns, group: str | None) -> dict[str, Column]:
         "published_at": _micros(found.born_at),
         "dead_at": _micros(found.stored_at),
         "attempts": Constant(None, len(found.topic)) if group is None else attempts,
-        "content_encoding": map_column(_encoding, sys_flag),
+        "content_encoding": map_column(_content_encoding, sys_flag),
         "flags": sys_flag,
     }
 
@@ -147,7 +147,7 @@ def _kind(origin: str | None) -> str | None:
     return "topic" if origin else None
 
 
-def _encoding(sys_flag: int) -> str | None:
+def _content_encoding(sys_flag: int) -> str | None:
     return _ENCODINGS.get(sys_flag >> 8 & 7) if sys_flag & COMPRESSED else None
 
 
