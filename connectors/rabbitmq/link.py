@@ -45,14 +45,14 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
     url = urlsplit(broker.url)
     if url.scheme not in _PORTS or not url.netloc:
         raise ConfigError(
-            f"{place} = {_shown(broker.url)!r}: write it like amqp://user@host:5672/vhost (or amqps)"
+            f"{place} = {_redact(broker.url)!r}: write it like amqp://user@host:5672/vhost (or amqps)"
         )
     user, _, hosts = url.netloc.rpartition("@")
     if ":" in user:
         raise ConfigError(f"{place} holds a password; remove it, and set password_file, _command or _env")
     context = client_context(broker) if url.scheme == "amqps" else None
     login = login_of(broker)
-    return [_one(broker, host, login, url.path, url.scheme, context) for host in hosts.split(",")]
+    return [_parameters(broker, host, login, url.path, url.scheme, context) for host in hosts.split(",")]
 
 
 def login_of(broker: RabbitBroker) -> pika.PlainCredentials:
@@ -72,7 +72,7 @@ def named_parameters(broker: RabbitBroker, name: str) -> list[pika.ConnectionPar
     return choices
 
 
-def _one(
+def _parameters(
     broker: RabbitBroker,
     address: str,
     login: pika.PlainCredentials,
@@ -102,7 +102,7 @@ def _one(
     )
 
 
-def _shown(url: str) -> str:
+def _redact(url: str) -> str:
     """Return a URL without what stands before its @."""
     scheme, separator, rest = url.partition("://")
     return scheme + separator + rest.rpartition("@")[2]

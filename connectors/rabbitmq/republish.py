@@ -61,7 +61,7 @@ _TARGETS = ("queue", "exchange")
 
 @lru_cache(maxsize=4096)
 def _is_broker_owned(name: str) -> bool:
-    """Headers that a broker makes or acts on; a replay never sends them."""
+    """Return whether a broker makes this header or acts on it; a replay never sends it."""
     return _BROKER_OWNED.fullmatch(name) is not None
 
 
@@ -112,7 +112,7 @@ def _first_key(record: Record) -> str | None:
 
 
 def address_of(target: Target) -> tuple[str, str]:
-    """(exchange, routing key): a queue is reached by its name through the default exchange."""
+    """Return (exchange, routing key): a queue is reached by its name through the default exchange."""
     return (target.name, target.routing_key) if target.kind == "exchange" else ("", target.name)
 
 
@@ -125,10 +125,10 @@ def block_to_send(
     Raises ValueError when it cannot be encoded.
     """
     block = record.raw_properties
-    taken = _taken(record, keep_headers).restart
+    taken = _removal(record, keep_headers).restart
     copied = {"CC": typed.encode_field([*copies], None)} if copies else {}
     return edits.edit(
-        _encoded(record) if block is None else block,
+        _new_block(record) if block is None else block,
         _dropper(_is_broker_owned, taken.gone),
         {**provenance, **copied},
         (*_DROPPED_PROPERTIES, "reply_to") if _replies_directly(record) else _DROPPED_PROPERTIES,
@@ -147,7 +147,7 @@ def message_to_send(
 def _block_10(
     record: Record, provenance: Mapping[str, str], keep_headers: Keep, copies: Sequence[str] = ()
 ) -> bytes:
-    """Application properties of AMQP 1.0 are numbers and texts, never containers."""
+    """Return the block of a replay, whose application properties are numbers and texts, never containers."""
     block = record.raw_properties or b""
     headers = headers_of(message.parts(block))
     taken = restart(headers, keep_headers)
@@ -165,10 +165,10 @@ def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str
     if message.is_block(block):
         return message.edit_typed(block, drop, changed)
     before = dict(reversed(list(typed.named_fields(edits.header_table(block)))))
-    return edits.edit(block, drop, {name: _typed(name, value, before) for name, value in changed.items()})
+    return edits.edit(block, drop, {name: _encode(name, value, before) for name, value in changed.items()})
 
 
-def _typed(name: str, value: object, before: Mapping[str, bytes]) -> bytes:
+def _encode(name: str, value: object, before: Mapping[str, bytes]) -> bytes:
     try:
         return typed.encode_field(value, before.get(name))
     except ValueError as error:
@@ -201,7 +201,7 @@ _PERSISTENT: Mapping[str, str | int] = {"delivery_mode": 2}
 
 
 def _replies_directly(record: Record) -> bool:
-    """The asker's connection is gone, and with it the pseudo-queue that it listened on."""
+    """Return whether it answers to a pseudo-queue, which is gone with the asker's connection."""
     block = record.raw_properties
     if block is None:
         return record.properties.get("reply_to", "").startswith(_DIRECT_REPLY)
@@ -210,7 +210,7 @@ def _replies_directly(record: Record) -> bool:
     return decoded(block).properties.get("reply_to", "").startswith(_DIRECT_REPLY)
 
 
-def _encoded(record: Record) -> bytes:
+def _new_block(record: Record) -> bytes:
     """Return a block for a letter that came without one (imported, or edited): all headers as text."""
     fields = {name: getattr(record, name) for name in ("correlation_id", "content_type")}
     if record.message_id != logged_id(None, record.headers, record.body):  # a framework's is no property
@@ -229,7 +229,7 @@ def preview(letter: Outgoing) -> SendPreview:
     if message.is_block(record.raw_properties):
         return _preview_10(letter)
     try:
-        taken, names, also = _taken(record, keep_headers)
+        taken, names, also = _removal(record, keep_headers)
         properties = _short_texts(record)
         size = _size_to_send(record, provenance, keep_headers, taken)
     except ValueError as error:
@@ -251,23 +251,23 @@ class _Taken(NamedTuple):
     """Those that are not sent again, in words."""
 
 
-def _taken(record: Record, keep_headers: Keep) -> _Taken:
+def _removal(record: Record, keep_headers: Keep) -> _Taken:
     """Return what is taken away of a letter, asked once of those with the same names and answers. Raises
     ValueError."""
     block = record.raw_properties
     names = None if block is None else edits.header_names(block)
     if names is not None and len(names) <= _MOST_NAMES:
         keep = keep_headers if isinstance(keep_headers, bool) else tuple(keep_headers)
-        answers = ask_values(names, lambda name: _seen(record)[1][name], keep)
-        if (known := _taken_by_names(names, answers, keep)) is not None:
+        answers = ask_values(names, lambda name: _decode(record)[1][name], keep)
+        if (known := _removal_by_names(names, answers, keep)) is not None:
             return known
-    headers = _seen(record)[1]
+    headers = _decode(record)[1]
     taken = restart(headers, keep_headers)
     return _Taken(taken, headers, [*filter(_is_broker_owned, headers), *taken_away(headers, taken)])
 
 
 @lru_cache(maxsize=256)
-def _taken_by_names(names: tuple[str, ...], answers: Answers, keep_headers: Keep) -> _Taken | None:
+def _removal_by_names(names: tuple[str, ...], answers: Answers, keep_headers: Keep) -> _Taken | None:
     """Return None where a name comes twice, or what is mended counts, too."""
     taken, each = restart_told(names, answers, keep_headers), dict.fromkeys(names, "")
     if taken.mended or len(each) < len(names):
@@ -327,7 +327,7 @@ def _large(record: Record) -> list[str]:
     return [_TOO_LARGE_FOR_4] if record.body_size > CAUTIOUS_BODY else []
 
 
-def _seen(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _decode(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
     if record.raw_properties is None:
         return record.properties, record.headers
     return decoded(record.raw_properties)

@@ -55,13 +55,13 @@ class Ways:
         self._barred[exchange, key] = why
 
     def why_barred(self, way: Way) -> str | None:
-        """Return None where nothing is known against it."""
+        """Return what is known against it, if anything."""
         if not self._barred:
             return None
         return self._barred.get((way.exchange, None)) or self._barred.get((way.exchange, way.key))
 
     def make(self, letter: Outgoing, way: Way) -> None:
-        """`prepare`; a way that the broker denies is barred, and ValueError says why."""
+        """Call `prepare`; a way that the broker denies is barred, and ValueError says why."""
         try:
             self.prepare(letter, way)
         except AccessDenied as error:
@@ -69,7 +69,7 @@ class Ways:
             raise ValueError(f"never sent: {error}") from error
 
     def way_of(self, letter: Outgoing) -> Way:
-        """Asks nobody. Raises ValueError for a letter whose properties cannot be read."""
+        """Return its way; nobody is asked. Raises ValueError where its properties cannot be read."""
         target = letter.target
         if target.kind == "exchange":
             return Way(target.name, target.routing_key)
@@ -124,7 +124,7 @@ def forget(broker: RabbitBroker, plan: str, queues: Iterable[str]) -> None:
 
 
 def missing_rights(broker: RabbitBroker, queues: Iterable[str]) -> Mapping[str, str]:
-    """Queue -> what keeps a plan from an exchange of its own that leads there, in words; empty: nothing.
+    """Return what keeps a plan from exchanges of its own that lead to queues, in words; empty: nothing.
     Tried with names that nothing has: the broker looks at the rights first, and nothing changes. Raises
     BrokerError."""
     name = exchange_of(f"rights-{uuid.uuid4()}")

@@ -125,7 +125,7 @@ class RabbitReading:
                 yield from self._rest()
                 raise
         except LinkLostError as error:
-            raise self._lost(error) from error
+            raise self._translate(error) from error
         finally:
             self._finish()
 
@@ -136,11 +136,11 @@ class RabbitReading:
                 self._stop_consuming()
                 most = 0 if self._request.careful else 1 if self._holds_few else self._wanted
                 if self._received - self._acknowledged > most:
-                    yield from self._waiting()
+                    yield from self._await_ack()
                     continue
                 self._open_window()
             if self._is_starved():
-                yield from self._waiting()
+                yield from self._await_ack()
                 continue
             before, asked = self._received, time.monotonic()
             self._link.receive(patience.FETCH)
@@ -154,16 +154,16 @@ class RabbitReading:
                 silence.wait(waited, self._link.unfinished_bytes)
             if time.monotonic() - self._yielded >= patience.YIELD:
                 yield self._batch()
-        yield from self._staying()
+        yield from self._stay_until_durable()
         self._stop_consuming()
         self._over = True
         if self._near_limit:
             self.notes = [*self.notes, _NEAR_LIMIT.format(self._near_limit, for_terminal(self._queue))]
         yield from self._rest()
 
-    def _staying(self) -> Iterator[Batch]:
+    def _stay_until_durable(self) -> Iterator[Batch]:
         while self._stays and self._consuming and self._durable < self._received:
-            yield from self._waiting()
+            yield from self._await_ack()
 
     def _take(self) -> bool:
         """Take what has come, as far as the batch has room."""
@@ -215,7 +215,7 @@ class RabbitReading:
     def _is_starved(self) -> bool:
         return self._received - max(self._acknowledged, self._start) >= self._prefetch
 
-    def _waiting(self) -> Iterator[Batch]:
+    def _await_ack(self) -> Iterator[Batch]:
         """Yield the rest, and an empty batch: only an acknowledgement of the caller's can bring more."""
         yield from self._rest()
         time.sleep(patience.BLINK)
@@ -258,7 +258,7 @@ class RabbitReading:
             self._release()
 
     def _finish(self) -> None:
-        """However the scan ended: no more letters are wanted, so all acknowledgements may go."""
+        """Stop, however the scan ended: no more letters are wanted, so all acknowledgements may go."""
         if not self._link.dead:
             with contextlib.suppress(LinkLostError, errors.DlqError):
                 self._stop_consuming()
@@ -269,7 +269,7 @@ class RabbitReading:
         try:
             self._release()
         except LinkLostError as error:
-            raise self._lost(error) from error
+            raise self._translate(error) from error
 
     def _release(self) -> None:
         most = max(self._start, self._end - self._prefetch)
@@ -292,14 +292,14 @@ class RabbitReading:
                     return self._settled
                 is_empty(self._link, self._queue)
         except LinkLostError as error:
-            raise self._lost(error) from error
+            raise self._translate(error) from error
         except errors.NotFound:
             if not (self._stays and self._over):  # else it went with our consumer, and nothing comes back
                 raise
         self._settled = self._acknowledged
         return self._settled
 
-    def _lost(self, error: LinkLostError) -> errors.ConnectionLost:
+    def _translate(self, error: LinkLostError) -> errors.ConnectionLost:
         kind = errors.ConsumerEnded if isinstance(error, ConsumerEndedError) else errors.ConnectionLost
         return kind(f"source {self._request.source.name}: the connection ended: {error}")
 

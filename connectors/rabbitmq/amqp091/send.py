@@ -91,8 +91,8 @@ class RabbitPublisher(WindowedPublisher):
         super().__init__(window, place_of(broker))
         self._broker, self._blocked_seconds = broker, blocked_seconds
         self._ways = ways or Ways(broker, plan)
-        self._connected_anew = partial(log_in, broker, partial(self._connected, plan, unsent_seconds))
-        self._link = self._connected_anew()
+        self._connect_anew = partial(log_in, broker, partial(self._connect, plan, unsent_seconds))
+        self._link = self._connect_anew()
         self._confirms = Confirms()
         self._blocked: str | None = None
         self._blocked_since = math.inf
@@ -107,11 +107,11 @@ class RabbitPublisher(WindowedPublisher):
         self._choosy: set[str] = set()
         """Exchanges that have refused a key."""
 
-    def _connected(self, plan: str, unsent_seconds: float) -> DuplexLink:
+    def _connect(self, plan: str, unsent_seconds: float) -> DuplexLink:
         choices = named_parameters(self._broker, connection_name(plan))
         with connecting(self._broker):
             link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker), unsent_seconds)
-            _confirming(link)
+            _start_confirms(link)
         link.writing = self.announce
         return link
 
@@ -164,7 +164,7 @@ class RabbitPublisher(WindowedPublisher):
         return self._last[1]
 
     def has_room(self) -> bool:
-        """Return None while an alarm blocks us, or while the socket takes less than we give."""
+        """Return whether no alarm blocks us, and the socket takes what we give."""
         return self._blocked is None and self._link.unsent < UNSENT_BYTES
 
     def poll(self, wait: float) -> None:
@@ -188,7 +188,7 @@ class RabbitPublisher(WindowedPublisher):
             self._confirms.take_return(delivery.block, REPLAY_ID)
 
     def _on_ack(self, method: Any) -> None:
-        for entry, returned in self._answered(method):
+        for entry, returned in self._take_answer(method):
             if not returned:
                 self.answers.append(Sent(entry.number, "confirmed"))
                 continue
@@ -196,11 +196,11 @@ class RabbitPublisher(WindowedPublisher):
             if self._is_down(entry.queue):
                 self._failed_queue = for_terminal(entry.queue)
 
-    def _answered(self, method: Any) -> list[tuple[Open, bool]]:
+    def _take_answer(self, method: Any) -> list[tuple[Open, bool]]:
         return self._confirms.take_answer(method.delivery_tag, method.multiple, self._link.waiting)
 
     def _on_nack(self, method: Any) -> None:
-        for entry, _ in self._answered(method):
+        for entry, _ in self._take_answer(method):
             if self._rejects_when_full(entry.queue):
                 self.answers.append(Sent(entry.number, "refused", _FULL))
                 continue
@@ -218,7 +218,7 @@ class RabbitPublisher(WindowedPublisher):
         if len(self.in_flight) == 1 and method.reply_code in _UNREADABLE:
             self._give_up_the_only(method)
             self._link.cut()
-            self._link, self._confirms = self._connected_anew(), Confirms()
+            self._link, self._confirms = self._connect_anew(), Confirms()
             return
         raise refusal(method.reply_code, str(method.reply_text), self._broker)
 
@@ -226,7 +226,7 @@ class RabbitPublisher(WindowedPublisher):
         if not self.is_alone():
             self._give_up_all(method)
             self._link.cut()  # what is in the outbox must not go to the old channel
-            self._link, self._confirms = self._connected_anew(), Confirms()
+            self._link, self._confirms = self._connect_anew(), Confirms()
             return
         told = OFFENDER.search(str(method.reply_text))
         if method.reply_code in _OF_THE_WAY:
@@ -237,9 +237,9 @@ class RabbitPublisher(WindowedPublisher):
         self._open_again()
 
     def _give_up_all(self, method: Any) -> None:
-        """An exchange that is gone may have been there for all but the last letter that is meant; a limit of
-        a channel does not change. From that on they go again. Raises what the broker says where that names
-        none."""
+        """Give up all that is open. An exchange that is gone may have been there for all but the last letter
+        that is meant; a limit of a channel does not change. From that on they go again. Raises what the
+        broker says where that names none."""
         given_up, text = self._confirms.give_up(), str(method.reply_text)
         meant = [place for place, entry in enumerate(given_up) if self._is_meant(entry, text)]
         last = (min if _TOO_LARGE.search(text) else max)(meant, default=len(given_up))
@@ -272,11 +272,11 @@ class RabbitPublisher(WindowedPublisher):
         self.answers += [Sent(entry.number, outcome, text) for entry in self._confirms.give_up()]
 
     def _open_again(self) -> None:
-        """Delivery tags count from 1 on the new channel."""
+        """Open a new channel, on which delivery tags count from 1."""
         self._link.stop()
         self._link.send(spec.Channel.CloseOk())
         self._link.open_channel()
-        _confirming(self._link)
+        _start_confirms(self._link)
         self._confirms = Confirms()
 
     def _look_at_the_alarm(self) -> None:
@@ -305,7 +305,7 @@ class RabbitPublisher(WindowedPublisher):
         self._link.close()
 
 
-def _confirming(link: DuplexLink) -> None:
+def _start_confirms(link: DuplexLink) -> None:
     try:
         link.call(spec.Confirm.Select(), spec.Confirm.SelectOk)
     except BaseException:
@@ -315,7 +315,7 @@ def _confirming(link: DuplexLink) -> None:
 
 
 def _ignore(_publisher: RabbitPublisher, _method: Any) -> None:
-    """basic.return: its content says whose it is."""
+    """Ignore basic.return: its content says whose it is."""
 
 
 _HANDLERS: dict[type, Callable[[RabbitPublisher, Any], None]] = {

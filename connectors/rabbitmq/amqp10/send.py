@@ -65,10 +65,10 @@ def address(exchange: str, routing_key: str) -> str:
 def open_session(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float | None = None) -> Session:
     """Return a session of AMQP 1.0, by its name in the broker's lists; `unsent_seconds`: see
     `outbound.guard`. Raises BrokerError."""
-    return log_in(broker, partial(_opened, broker, name, unsent_seconds))
+    return log_in(broker, partial(_connect, broker, name, unsent_seconds))
 
 
-def _opened(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Session:
+def _connect(broker: RabbitBroker, name: str, unsent_seconds: float | None) -> Session:
     with connecting(broker):
         opened, chosen = connect_first(named_parameters(broker, name))
         if unsent_seconds is not None:
@@ -103,7 +103,7 @@ class Amqp10Publisher(WindowedPublisher):
         self._broker, self._unsent_seconds = broker, unsent_seconds
         self._ways = ways or Ways(broker, plan)
         self._name = connection_name(plan)
-        self._session = self._opened()
+        self._session = self._open_session()
         self._links: dict[str, Link] = {}
         """By address."""
         self._numbers: dict[int, int] = {}
@@ -111,7 +111,7 @@ class Amqp10Publisher(WindowedPublisher):
         self._missing: dict[str, str] = {}
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
 
-    def _opened(self) -> Session:
+    def _open_session(self) -> Session:
         session = open_session(self._broker, self._name, self._unsent_seconds)
         session.writing = self.announce
         return session
@@ -192,7 +192,7 @@ class Amqp10Publisher(WindowedPublisher):
     def _begin_anew(self) -> None:
         self._links.clear()
         self._session.cut()
-        self._session = self._opened()
+        self._session = self._open_session()
 
     def _leave_out(self, way: Way, error: AccessDenied) -> None:
         """Leave a way out. Raises the error where letters are in flight, or where it may be about something
@@ -217,19 +217,19 @@ class Amqp10Publisher(WindowedPublisher):
         self._take_outcomes()
 
     def _take_outcomes(self) -> None:
-        doubts = [self._answered(outcome) for outcome in self._session.outcomes() if outcome.of_sent]
+        doubts = [self._note_outcome(outcome) for outcome in self._session.outcomes() if outcome.of_sent]
         if doubt := next(filter(None, doubts), None):  # what comes behind it would be in doubt, too
             raise ConnectionLost(f"{self._place}: {doubt}")
 
-    def _answered(self, outcome: Outcome) -> str | None:
-        """Return what is in doubt about a letter, if anything."""
+    def _note_outcome(self, outcome: Outcome) -> str | None:
+        """Note the outcome of a letter; return what is in doubt about it, if anything."""
         number = self._numbers.pop(outcome.number)
-        means, why = self._meant(outcome.code, self.in_flight[number].target)
+        means, why = self._meaning(outcome.code, self.in_flight[number].target)
         detail = f"{why}: {for_terminal(outcome.detail)}" if outcome.detail else why
         self.answers.append(Sent(number, means, detail))
         return detail if means == "in_doubt" else None
 
-    def _meant(self, code: int, target: Target) -> tuple[Means, str | None]:
+    def _meaning(self, code: int, target: Target) -> tuple[Means, str | None]:
         if code == frames.REJECTED and target.kind == "queue" and self._rejects_when_full(target.name):
             return _FULL
         return _MEANS.get(code, _UNKNOWN)

@@ -14,7 +14,7 @@ from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 
 def death_columns(history: tuple[Death, ...], headers: Texts) -> dict[str, Any]:
-    """Origin and times from a death history (most recent first) and the x-first-death headers."""
+    """Return origin and times from a death history (most recent first) and the x-first-death headers."""
     first = history[-1] if history else Death()
     queue = headers.get("x-first-death-queue") or first.queue
     times = [death.time for death in history if death.time is not None]

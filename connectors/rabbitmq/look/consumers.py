@@ -35,7 +35,7 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     shown, _ = fetch_queues(broker, names)
     with questions(broker) as asking:
         looked = dict(_look(asking, names, shown))
-    found = {target: _known(looked[name] for name in queues) for target, queues in reached.items()}
+    found = {target: _drop_errors(looked[name] for name in queues) for target, queues in reached.items()}
     return {target: queues for target, queues in found.items() if queues}
 
 
@@ -63,7 +63,7 @@ def gauge(
     gone = sorted(name for name, one in looked.items() if isinstance(one, NotFound))
     if gone and (known is None or len(gone) == len(names)):
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
-    found = _known(looked.values())
+    found = _drop_errors(looked.values())
     refusals = [one for one in looked.values() if isinstance(one, DlqError) and not isinstance(one, NotFound)]
     for error in refusals:
         if not (found and isinstance(error, NodeDown)):
@@ -132,7 +132,7 @@ def _look(
         yield name, Consumption(name, found.message_count, found.consumer_count, known, age, lies)
 
 
-def _known(looked: Iterable[Consumption | DlqError]) -> list[Consumption]:
+def _drop_errors(looked: Iterable[Consumption | DlqError]) -> list[Consumption]:
     return [one for one in looked if isinstance(one, Consumption)]
 
 

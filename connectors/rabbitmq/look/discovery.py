@@ -58,7 +58,7 @@ def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
 
 
 def suggest_queue(broker: RabbitBroker, queue: str) -> str:
-    """`; did you mean 'orders.dlq'?` of a queue that is not there, where the management API can tell."""
+    """Return `; did you mean 'orders.dlq'?` of a queue that is not there, where the API can tell."""
     if broker.management_url:
         with closing(Management(broker)) as management, suppress(ManagementError):
             queues = management.get_all("queues", management.vhost, columns="name")
@@ -72,10 +72,10 @@ def places(
     alternates: Mapping[str, str] = _NONE,
     exchanges: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[DeadLetterPlace]:
-    """`queues`, `bindings` and `exchanges` as the management API shows them; `alternates`: alternate exchange
-    -> an exchange that has it."""
+    """Find them among `queues`, `bindings` and `exchanges` as the management API shows them; `alternates`:
+    alternate exchange -> an exchange that has it."""
     known = {str(queue.get("name")): queue for queue in queues}
-    fed = _fed(known, _ways(known, bindings, exchanges), alternates)
+    fed = _why_fed(known, _ways(known, bindings, exchanges), alternates)
     for name, queue in sorted(known.items()):
         if name in fed or (queue.get("type") != "stream" and names_dead_letters(name)):
             oldest = whole(queue.get("head_message_timestamp"))
@@ -127,8 +127,8 @@ def _way(queue: _Queue, ways: _Ways, routes: Routes) -> Sequence[_Node]:
     return [("queue", name) for name in sorted(queues_reached(routes, exchange, key))]
 
 
-def _fed(queues: Mapping[str, _Queue], ways: _Ways, alternates: Mapping[str, str]) -> dict[str, str]:
-    """A queue -> why letters come to it and stay: they died in another queue, or nothing else took them.
+def _why_fed(queues: Mapping[str, _Queue], ways: _Ways, alternates: Mapping[str, str]) -> dict[str, str]:
+    """Return why letters come to queues and stay: they died in another queue, or nothing else took them.
 
     Letters that go in circles are alive: after a while a consumer gets them again. So are those that come
     from a queue where they only waited for their time.
@@ -140,7 +140,7 @@ def _fed(queues: Mapping[str, _Queue], ways: _Ways, alternates: Mapping[str, str
     doubtful = {
         name for name in onward & idle if setting_of(queues[name], "message-ttl") is not None
     } - waiting
-    alive = waiting | {name for kind, name in _circling(ways) if kind == "queue"}
+    alive = waiting | {name for kind, name in _find_circles(ways) if kind == "queue"}
     fed: dict[str, str] = {}
     seen: set[_Node] = set()
 
@@ -165,7 +165,7 @@ def _fed(queues: Mapping[str, _Queue], ways: _Ways, alternates: Mapping[str, str
     return fed
 
 
-def _circling(ways: _Ways) -> set[_Node]:
+def _find_circles(ways: _Ways) -> set[_Node]:
     """Return those from which letters come to a circle, in time that grows with the number of ways."""
     before: dict[_Node, list[_Node]] = {}
     for node, targets in ways.items():

@@ -86,12 +86,12 @@ def _change_by_copy(topology: Topology, version: str) -> str:
 
 
 def notes_on_stream(version: str) -> list[str]:
-    """Sentences for the user of a copy of a stream."""
+    """Return sentences for the user of a copy of a stream."""
     return [_HIDES_DEATHS] if version_of(version) < _SHOWS_DEATHS else []
 
 
 def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> list[str]:
-    """Sentences for the user of a pull."""
+    """Return sentences for the user of a pull."""
     notes = [_change_by_copy(topology, version)] if mode == "copy" else []
     if consumers:
         notes.append(f"{_consumers(consumers)} messages from this queue too")
@@ -99,11 +99,11 @@ def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> lis
         notes.append(SINGLE_ACTIVE)
     if topology.returns_by:
         notes.append(RETURNS.format(onward=", ".join(topology.returns_by)))
-    return [*notes, *_hidden(topology)]
+    return [*notes, *_notes_on_hidden(topology)]
 
 
-def _hidden(topology: Topology) -> Iterator[str]:
-    """Yield letters that no consumer gets for now."""
+def _notes_on_hidden(topology: Topology) -> Iterator[str]:
+    """Yield notes on letters that no consumer gets for now."""
     if topology.delayed:
         yield f"{topology.delayed} more messages were given back and are hidden for a while (delayed-retry)"
     if topology.waiting:
@@ -156,7 +156,7 @@ class Look:
 
 
 def _delivery_limit(topology: Topology) -> dict[str, int | str]:
-    """The default is none where a policy, which is not seen, may set another."""
+    """Return the limit; the default is none where a policy, which is not seen, may set another."""
     limit, unseen = topology.delivery_limit, not topology.policies_known
     if limit is None:
         unseen = unseen and topology.kind in (None, "quorum")
@@ -190,7 +190,7 @@ def _inspection(
         warnings=[
             *_warnings(queue, topology, version, depth, consumers, rights),
             *effects(topology, depth, "drain", harms=False),
-            *_hidden(topology),
+            *_notes_on_hidden(topology),
             *topology.notes,
         ],
     )
@@ -247,7 +247,7 @@ def _warnings(
 
 
 def _try_to_read(queue: str, asking: Questions) -> None:
-    """A consume that is refused for its arguments (406) where it is not for lack of rights (403)."""
+    """Try to read: a consume is refused for its arguments (406) where not for lack of rights (403)."""
     asking.ask(spec.Basic.Consume(queue=queue, arguments={"x-priority": "none"}))
 
 

@@ -35,7 +35,7 @@ def limits(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, L
 
 
 def _depths(asking: Questions, names: Iterable[str]) -> Iterable[tuple[str, int | None]]:
-    """Ready letters by queue; None of an exclusive queue, which another connection may not look at."""
+    """Yield ready letters by queue; None of an exclusive one, which another connection may not look at."""
     for name in names:
         try:
             yield name, asking.queue(name).message_count

@@ -98,7 +98,7 @@ class Management:
         return self._headers != before
 
     def _ask(self, address: str, slow: bool) -> Page:
-        """Again after a 500: so RabbitMQ 4.3.6 answers where a queue goes away while it looks."""
+        """Ask again after a 500: so RabbitMQ 4.3.6 answers where a queue goes away while it looks."""
         answer = self._site.ask("GET", address, self._headers, slow=slow)
         for _ in range(_MORE_TRIES):
             if answer.status != 500:

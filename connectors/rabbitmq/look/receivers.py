@@ -54,7 +54,7 @@ class Bindings:
             if name == "":
                 queues |= {key for key in keys if self.queue(key)}
                 continue
-            reached = self._bound(name, keys)
+            reached = self._route(name, keys)
             if reached is None:
                 return None
             queues |= {name for kind, name in reached if kind == "queue"}
@@ -65,8 +65,8 @@ class Bindings:
         """Return a queue as the management API shows it; nothing: it is not there. Raises ManagementError."""
         return self._queues(name) or {}
 
-    def _bound(self, exchange: str, keys: Sequence[str]) -> list[tuple[str, str]] | None:
-        """(kind, name) of what one exchange routes these keys to; else its alternate exchange."""
+    def _route(self, exchange: str, keys: Sequence[str]) -> list[tuple[str, str]] | None:
+        """Return (kind, name) of what one exchange routes these keys to; else its alternate exchange."""
         found = self._exchanges(exchange)
         if found is None:
             return []

@@ -107,11 +107,11 @@ class _Deaths:
     def follow(self, queue: str, keys: Sequence[str]) -> _Next:
         """Follow letters that die in a queue, with these keys of their own. Raises ManagementError."""
         try:
-            return self._after(queue, keys, frozenset())
+            return self._trace(queue, keys, frozenset())
         finally:
             self._management.close()  # until the next question the other side may lose its patience
 
-    def _after(self, queue: str, keys: Sequence[str], before: frozenset[str]) -> _Next:
+    def _trace(self, queue: str, keys: Sequence[str], before: frozenset[str]) -> _Next:
         """Follow letters through queues in which they wait for their next attempt."""
         found = self._bindings.queue(queue)
         exchange, key = (dead_letters(found, what) for what in ("exchange", "routing-key"))
@@ -130,7 +130,7 @@ class _Deaths:
         ends: set[str] = set()
         for name in reached - ({queue} if key is None else set()):
             waits = name not in before and name != queue and self._is_wait(name)
-            further = self._after(name, keys, before | {queue}) if waits else _Next("", frozenset({name}))
+            further = self._trace(name, keys, before | {queue}) if waits else _Next("", frozenset({name}))
             if further.queues is None:
                 return further
             ends |= further.queues

@@ -125,8 +125,8 @@ def limit_in_force(
     version: tuple[int, ...],
     default: int | None = _DEFAULT_LIMIT,
 ) -> int | None:
-    """Failed deliveries after which a quorum queue removes a letter; None: never, or, where policies are not
-    known and so no `default` holds, not known.
+    """Return the failed deliveries after which a quorum queue removes a letter; None: never, or, where
+    policies are not known and so no `default` holds, not known.
 
     RabbitMQ 4 has a default and takes a negative number for "never"; for 3.x it is a limit of nothing.
     """
@@ -142,7 +142,7 @@ def limit_in_force(
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """`4.3.6` or `3.13.0-rc.1` as numbers."""
+    """Return `4.3.6` or `3.13.0-rc.1` as numbers."""
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
@@ -213,7 +213,7 @@ class VirtualHost:
 def virtual_host(broker: RabbitBroker) -> VirtualHost:
     """Ask the management API. Raises ManagementError."""
     with closing(Management(broker)) as management:
-        held = _held(management)
+        held = _held_queues(management)
         alternates = frozenset(alternate_exchanges(management))
         listed = management.get_all("queues", management.vhost, columns=_COLUMNS)
         sources: dict[str, dict[str, str]] = {}
@@ -231,15 +231,15 @@ def virtual_host(broker: RabbitBroker) -> VirtualHost:
         )
 
 
-def _held(management: Management) -> frozenset[str]:
-    """See `VirtualHost.held`."""
+def _held_queues(management: Management) -> frozenset[str]:
+    """Return the queues that a consumer has for itself alone."""
     consumers = management.get_all("consumers", management.vhost)
     exclusive = (one for one in consumers if one.get("exclusive") is True)
     return frozenset(str(mapping(one.get("queue")).get("name")) for one in exclusive)
 
 
 def known_host(broker: RabbitBroker) -> VirtualHost | None:
-    """Return the same; None where the management API is not there to be asked, or does not answer."""
+    """Call `virtual_host`; None where the management API is not there to be asked, or does not answer."""
     try:
         return virtual_host(broker) if broker.management_url else None
     except ManagementError:
@@ -354,7 +354,7 @@ def dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
 
 
 def alternate_exchanges(management: Management) -> dict[str, str]:
-    """Alternate exchange -> an exchange that has it, by argument or by policy. Raises ManagementError."""
+    """Map alternate exchanges to one that has each, by argument or by policy. Raises ManagementError."""
     exchanges = management.get_all("exchanges", management.vhost, columns="name,arguments,policy")
     policies = policies_of(management)
     found: dict[str, str] = {}
@@ -410,11 +410,11 @@ def _answer(difference: re.Match[str], arguments: dict[str, Any], flags: dict[st
     before = arguments.pop(name, None)
     text = value if plain is None else plain
     if text is not None:
-        arguments[name] = _typed(text, kind)
+        arguments[name] = _argument(text, kind)
     return arguments.get(name) != before
 
 
-def _typed(text: str, kind: str | None) -> Any:
+def _argument(text: str, kind: str | None) -> Any:
     if kind == "bool":
         return text == "true"
     return int(text) if kind not in (None, "longstr") and re.fullmatch(r"-?\d+", text) else text

@@ -65,7 +65,7 @@ class RabbitConnector(base.Connector):
 
     @with_deadline
     def inspect(self, source: Source) -> base.Inspection:
-        """Return a queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
+        """Inspect a queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
         try:
             look = queue_pattern.inspect if is_pattern(source.queue) else doctor.inspect
             found = look(self._broker, source.queue or "")
@@ -114,7 +114,7 @@ class RabbitConnector(base.Connector):
 
     @with_deadline
     def read(self, request: base.ReadRequest) -> base.Reading:
-        """Return one queue by a window of its own, or those of a pattern in turn. Raises UsageError for a
+        """Read one queue by a window of its own, or those of a pattern in turn. Raises UsageError for a
         drain of a stream, of which nothing can be removed."""
         pattern = request.source.queue or ""
         if not is_pattern(pattern):
@@ -135,7 +135,7 @@ class RabbitConnector(base.Connector):
         return reading
 
     def _scan(self, request: base.ReadRequest, queue: str, host: VirtualHost, started: float) -> QueueScan:
-        """Return one queue of a pattern. It is looked at now, so that the snapshot is of one moment, and
+        """Scan one queue of a pattern. It is looked at now, so that the snapshot is of one moment, and
         connected to again when its turn comes: hundreds of queues must not be hundreds of connections."""
         alone = replace(request, source=replace(request.source, queue=queue))
         seen = self._read_one(alone, host, started)
@@ -144,7 +144,7 @@ class RabbitConnector(base.Connector):
 
         def begin(limit: int | None) -> RabbitReading | ChainOfTwo:
             wanted = replace(alone, limit=limit)
-            return self._scanning(self._link(), wanted, depth, seen.topology, seen.notes)
+            return self._begin_reading(self._link(), wanted, depth, seen.topology, seen.notes)
 
         return QueueScan(queue, depth, {"queue": queue, **seen.topology}, begin, seen.notes)
 
@@ -154,7 +154,7 @@ class RabbitConnector(base.Connector):
         link = self._link()
         try:
             with close_on_failure(link):
-                return self._reading(link, request, host, since)
+                return self._read_queue(link, request, host, since)
         except LinkLostError as error:
             raise connection_lost(error, self._broker) from error
         except NotFound as error:
@@ -165,7 +165,7 @@ class RabbitConnector(base.Connector):
             return error
         return NotFound(f"{error}{discovery.suggest_queue(self._broker, source.queue or '')}")
 
-    def _reading(
+    def _read_queue(
         self, link: Link, request: base.ReadRequest, host: VirtualHost | None, since: float | None
     ) -> RabbitReading | ChainOfTwo | StreamReading:
         queue = request.source.queue or ""
@@ -188,7 +188,7 @@ class RabbitConnector(base.Connector):
         if topology.kind == "quorum":
             depth = lasting_depth(lambda: int(link.find_queue(queue).message_count), since)
             depth = depth or self._proven_depth(link, queue)
-        return self._scanning(link, request, depth, topology.document(), notes)
+        return self._begin_reading(link, request, depth, topology.document(), notes)
 
     def _of_stream(
         self, link: Link, request: base.ReadRequest, topology: Mapping[str, Any], notes: Sequence[str]
@@ -201,7 +201,7 @@ class RabbitConnector(base.Connector):
             look = StreamLook(session, request, link.server_version)
             return StreamReading(link, request, topology, notes, look)
 
-    def _scanning(
+    def _begin_reading(
         self,
         link: Link,
         request: base.ReadRequest,
@@ -256,7 +256,7 @@ class RabbitConnector(base.Connector):
 
     @with_shared_deadline
     def preview(self, letter: base.Outgoing) -> base.SendPreview:
-        """Strips x-death and its like, CC where it leads to other queues, BCC, user_id, expiration, and what
+        """Strip x-death and its like, CC where it leads to other queues, BCC, user_id, expiration, and what
         tells of the failure."""
         return self._prospects.preview(letter, republish.preview(letter))
 
@@ -283,8 +283,8 @@ class RabbitConnector(base.Connector):
         return rabbitmq_consumption.consumption(self._broker, targets)
 
     def publisher(self, request: base.SendRequest) -> base.Publisher:
-        """Confirms and the mandatory flag, always; a witness is a queue that proves what arrived. What only
-        AMQP 1.0 carries goes by that, with its outcome as the confirm."""
+        """Send with confirms and the mandatory flag, always; a witness is a queue that proves what arrived.
+        What only AMQP 1.0 carries goes by that, with its outcome as the confirm."""
         plan, window, unsent = request.plan, request.window, request.unsent_seconds
         if request.witness:
             return rabbitmq_witness.WitnessedPublisher(self._broker, plan, window, request.private, unsent)

@@ -145,7 +145,7 @@ class WitnessedPublisher(RabbitTwoWays):
 
 
 def _prepare(broker: RabbitBroker, plan: str) -> None:
-    """The plan's exchange, its witness queue, and at the head of that an anchor: what expires, is purged, is
+    """Make the plan's exchange, its witness queue, and an anchor at its head: what expires, is purged, is
     dropped for want of room or taken by others goes from the head, and it does not outlive its node. Where
     the exchange is there a run was here before, and a queue that is made anew gets none."""
     is_first = not is_there(broker, exchange_of(plan))
@@ -163,7 +163,7 @@ def _prepare(broker: RabbitBroker, plan: str) -> None:
 
 
 def _told_of_nodes(broker: RabbitBroker) -> dict[str, str]:
-    """Return nothing where nothing tells of them: the witness proves nothing then."""
+    """Return what the nodes are; nothing where it is not told: the witness proves nothing then."""
     if not broker.management_url:
         return {}
     with closing(Management(broker)) as management:
@@ -201,11 +201,11 @@ def _ask_witness(
     broker: RabbitBroker, management: Management, plan: str, letters: Sequence[base.Outgoing]
 ) -> base.Proof:
     """Return what it shows of letters for queues; of others it shows nothing."""
-    if against := list(_against(management, plan)):
+    if against := list(_doubts(management, plan)):
         return decide(letters, (), against)
     asked = {letter.number: letter.target.name for letter in letters if letter.target.kind == "queue"}
     whole = {*asked.values()} - _may_lack(management, {*asked.values()})
-    seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in letters})
+    seen = _read_witness(broker, plan, {letter.provenance[REPLAY_ID] for letter in letters})
     management.close()  # while that was read, the other side may have lost its patience
     has_changed = _has_changed(management, plan, seen is not None and seen.is_anchored)
     changed = [_CHANGED] if has_changed else []
@@ -214,7 +214,7 @@ def _ask_witness(
     missing = why_missing(seen.is_anchored, seen.ours, count_arrivals(management, plan))
     if changed:
         return decide(letters, (), [*changed, *missing])
-    there, bound = numbers_of(letters, seen.replays), _bound(management, plan, {*asked.values()})
+    there, bound = numbers_of(letters, seen.replays), _copied_queues(management, plan, {*asked.values()})
     proven = {number for number, name in asked.items() if name in (whole if number in there else bound)}
     return decide(letters, there, missing, {one.number: "" for one in letters if one.number not in proven})
 
@@ -261,7 +261,7 @@ _UNANCHORED = (
 )
 
 
-def _bound(management: Management, plan: str, queues: Set[str]) -> set[str]:
+def _copied_queues(management: Management, plan: str, queues: Set[str]) -> set[str]:
     """Return those of the queues of which the witness has a copy of all that they get."""
     return {queue for queue in queues if _leads_to(management, plan, queue) >= {queue, queue_of(plan)}}
 
@@ -274,7 +274,7 @@ def _leads_to(management: Management, plan: str, queue: str) -> set[str]:
 
 
 def _missing_rights(broker: RabbitBroker) -> list[str]:
-    """Tried with names that nothing has: the broker looks at the rights first, and nothing changes."""
+    """Try with names that nothing has: the broker looks at the rights first, and nothing changes."""
     name = f"rights-{uuid.uuid4()}"
     with questions(broker) as asking:
         missing = [right for right, step in _RIGHTS.items() if not asking.is_let(partial(step, name))]
@@ -296,7 +296,7 @@ _RIGHTS: Mapping[str, Callable[[str, Questions], object]] = {
 }
 
 
-def _against(management: Management, plan: str) -> Iterator[str]:
+def _doubts(management: Management, plan: str) -> Iterator[str]:
     """Yield what speaks against all that the witness of a plan holds, and lacks."""
     if not wait_for_the_end_of(connection_name(plan), management):
         yield "the connection that sent is still there, so that letters may still arrive: ask again later"
@@ -354,7 +354,7 @@ def _version(management: Management) -> tuple[int, ...]:
 
 
 def wait_for_the_end_of(connection: str, management: Management) -> bool:
-    """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
+    """Wait: while an alarm lasts the broker still holds what a dead client has sent, and may take it."""
     began = time.monotonic()
     for _ in patience.tries(patience.GONE, patience.YIELD):
         asked = time.monotonic()
@@ -375,14 +375,14 @@ class _Contents(NamedTuple):
     is_anchored: bool
 
 
-def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None:
+def _read_witness(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None:
     """Return what lies in the witness queue; None when there is none, or not all of it came.
 
     It is read without an acknowledgement and goes back when the connection ends.
     """
     queue = queue_of(plan)
     try:
-        with closing(_linked(broker)) as link:
+        with closing(_connect(broker)) as link:
             number = int(link.find_queue(queue).message_count)
             try:
                 found = _contents(read_headers(link, queue, number), plan, wanted)
@@ -409,7 +409,7 @@ def _contents(messages: Iterator["_Header"], plan: str, wanted: Set[str]) -> _Co
     return _Contents(replays, number, ours + is_anchored, is_anchored)
 
 
-def _linked(broker: RabbitBroker) -> Link:
+def _connect(broker: RabbitBroker) -> Link:
     def refused(code: int, text: str) -> DlqError:
         error = refusal(code, text, broker)
         return PoisonMessage(str(error)) if code == _INTERNAL_ERROR else error

@@ -112,7 +112,7 @@ def _looked_at(
 
 
 def _facts(seen: Sequence[Inspection]) -> dict[str, Any]:
-    """Numbers of letters and consumers are summed; of the rest each value is named once."""
+    """Sum numbers of letters and consumers; of the rest name each value once."""
     facts: dict[str, Any] = {}
     for name in dict.fromkeys(name for one in seen for name in one.facts if name != "version"):
         values = [one.facts[name] for one in seen if one.facts.get(name) is not None]
@@ -125,7 +125,7 @@ def _distinct(texts: Iterable[str]) -> str:
 
 
 def _harm(seen: Mapping[str, Inspection]) -> dict[str, str]:
-    """A mode is refused where every queue refuses it."""
+    """Return the modes that every queue refuses, and why."""
     first = next(iter(seen.values()))
     return {mode: why for mode, why in first.harm.items() if all(mode in one.harm for one in seen.values())}
 

@@ -119,7 +119,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes],
 
 
 def headers_of(parts: Parts) -> dict[str, str]:
-    """Application properties and annotations as text, by name; of two with one name the property."""
+    """Return application properties and annotations as text; of two with one name the property."""
     named = {as_text(key): as_text(value) for key, value in parts.annotations}
     named |= {as_text(key): as_text(value) for key, value in parts.application}
     return {name: text for name, text in named.items() if name not in _ENVELOPE}
@@ -154,7 +154,7 @@ def _entry(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _last_death(annotation: Value) -> int | None:
-    """Unlike `x-death` this tells when a letter died last."""
+    """Return when a letter died last, which `x-death` does not tell."""
     entries = plain(annotation) if annotation.kind in ("array", "list") else []
     times = [_time(entry.get("last-time")) for entry in entries if isinstance(entry, Mapping)]
     return max((time for time in times if time is not None), default=None)

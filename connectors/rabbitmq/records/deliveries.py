@@ -75,7 +75,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
             *[_envelope(delivery.method) for delivery in deliveries], strict=True
         )
         blocks, bodies = zip(*[(delivery.block, delivery.body) for delivery in deliveries], strict=True)
-        properties, headers, stable = _shown(blocks)
+        properties, headers, stable = _decode(blocks)
         digests = [sha256(body).digest() for body in bodies]
         told = values_of(properties, "message_id")
         ids = told if all(told) else [*map(logged_id, told, headers, bodies)]
@@ -140,18 +140,18 @@ def _of_history(headers: Column) -> dict[str, Column]:
     }
 
 
-def _shown(blocks: Sequence[bytes]) -> tuple[Column, Column, Sequence[bytes]]:
+def _decode(blocks: Sequence[bytes]) -> tuple[Column, Column, Sequence[bytes]]:
     """Return properties, headers, and what of each block stays the same at each delivery."""
     found = alike.decode(blocks)
     if found is None:
-        properties, headers, stable = zip(*map(_decoded, blocks), strict=True)
+        properties, headers, stable = zip(*map(_decode_one, blocks), strict=True)
         return properties, headers, stable
     names = found[1].columns
     return *found, [table.stable(block, names) for block in blocks]
 
 
-def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]:
-    """Return the same of one block; one that cannot be read shows nothing."""
+def _decode_one(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]:
+    """Return the same of one block; where it cannot be read it shows nothing."""
     try:
         properties, headers = table.decode(block)
         return properties, headers, table.stable(block, headers)
@@ -160,7 +160,7 @@ def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]
 
 
 def _envelope(method: bytes) -> tuple[bool, str, str, bytes]:
-    """(redelivered, exchange, routing key, both framed) of a basic.deliver payload."""
+    """Return (redelivered, exchange, routing key, both framed) of a basic.deliver payload."""
     flag = 5 + method[4] + _after_tag - 1
     return method[flag] != 0, *_names(method[flag + 1 :])
 

@@ -62,7 +62,7 @@ def _of_text(text: str) -> tuple[Death, ...]:
 
 
 def _python(text: str) -> object:
-    """`[{'count': 1L, 'time': datetime.datetime(2026, 11, 2, 3, 12, 9), ...}]`"""
+    """Read `[{'count': 1L, 'time': datetime.datetime(2026, 11, 2, 3, 12, 9), ...}]`"""
     return ast.literal_eval(_PYTHON_TIME.sub(_python_time, _PYTHON_LONG.sub(r"\1", text)))
 
 
@@ -72,7 +72,7 @@ def _python_time(match: re.Match[str]) -> str:
 
 
 def _java(text: str) -> object:
-    """`[{reason=rejected, count=1, exchange=, time=Mon Nov 02 03:12:09 UTC 2026, queue=orders}]`"""
+    """Read `[{reason=rejected, count=1, exchange=, time=Mon Nov 02 03:12:09 UTC 2026, queue=orders}]`"""
     return [dict(_JAVA_ENTRY.findall(entry)) for entry in _JAVA_MAP.findall(text)]
 
 

@@ -37,7 +37,7 @@ class StreamLook:
         self._session = session
         self._address = f"/queues/{quote(request.source.queue or '', safe='')}"
         self._make, self._version = record_maker(request, broker_version), version_of(broker_version)
-        self._link = self._attached("first")
+        self._link = self._attach("first")
 
     def bounds(self) -> tuple[int, int]:
         """Return the first offset that is kept, and the one behind the last; equal where nothing is there. It
@@ -52,9 +52,9 @@ class StreamLook:
     def begin(self, offset: int | str) -> None:
         """Begin at an offset, or at the `first` or the `last` chunk."""
         self._session.detach(self._link)
-        self._link = self._attached(offset)
+        self._link = self._attach(offset)
 
-    def _attached(self, offset: int | str) -> Link:
+    def _attach(self, offset: int | str) -> Link:
         return self._session.attach(frames.RECEIVER, self._address, frames.from_offset(offset))
 
     def next_letters(self, most: int = _LETTERS) -> list[Seen]:
@@ -70,9 +70,9 @@ class StreamLook:
             first = taken[0].number
             self._session.settle(first, first + len(taken) - 1, frames.ACCEPTED)
             self._session.wait_until(lambda: bool(self._session.outcomes()))
-        return [self._seen(letter.message) for letter in taken]
+        return [self._parse(letter.message) for letter in taken]
 
-    def _seen(self, encoded: bytes) -> Seen:
+    def _parse(self, encoded: bytes) -> Seen:
         """Read what a message shows. Raises LinkLostError where the broker's annotation, which comes first,
         cannot be read."""
         try:

@@ -47,7 +47,7 @@ class StreamReading(LogReading):
         notes: Sequence[str],
         look: StreamLook | None = None,
     ) -> None:
-        """Learns where the stream begins and ends, by a `look` where a letter is in the way of 0-9-1. Raises
+        """Learn where the stream begins and ends, by a `look` where a letter is in the way of 0-9-1. Raises
         ConnectionLost, and what the broker refuses."""
         self._link, self._look = link, look
         self._queue = request.source.queue or ""
@@ -66,10 +66,10 @@ class StreamReading(LogReading):
 
     def _told_at(self, offset: int) -> str | None:
         letter = self._letter_at(offset)
-        return letter and _told(letter)
+        return letter and _identity(letter)
 
     def _letter_at(self, offset: int) -> Record | None:
-        """Return None where nothing comes."""
+        """Return the letter there; None where nothing comes."""
         if self._look:
             self._look.begin(offset)
             if shown := next((seen.record for seen in self._look.next_letters(1) if seen.record), None):
@@ -145,14 +145,14 @@ class StreamReading(LogReading):
             else:
                 time.sleep(patience.FETCH)
             for is_alone, run in groupby(seen, lambda one: one.record is not None):
-                yield from (self._alone if is_alone else self._between)(list(run))
+                yield from (self._hand_on if is_alone else self._read_again)(list(run))
             self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
         self.complete = reached >= self._end and self._plan.complete
 
-    def _alone(self, run: Sequence[Seen]) -> Iterator[Batch]:
+    def _hand_on(self, run: Sequence[Seen]) -> Iterator[Batch]:
         yield self._batch_of([one.record for one in run if one.record], run[-1].offset + 1)
 
-    def _between(self, run: Sequence[Seen]) -> Iterator[Batch]:
+    def _read_again(self, run: Sequence[Seen]) -> Iterator[Batch]:
         try:
             yield from self._round(run[0].offset, run[-1].offset + 1, len(run))
         except PoisonMessage as error:
@@ -169,7 +169,7 @@ class StreamReading(LogReading):
         self._position += len(records)
         checkpoint = {self._key: reached}
         if records:
-            checkpoint |= mark_letter(self._key, reached - 1, _told(records[-1]))
+            checkpoint |= mark_letter(self._key, reached - 1, _identity(records[-1]))
         return Batch(records, self._position, checkpoint)
 
     def _next(self) -> list[Delivery]:
@@ -188,7 +188,7 @@ class StreamReading(LogReading):
         self._link.call(consume, spec.Basic.ConsumeOk)
 
     def _stop(self) -> None:
-        """Stop: what is under way is taken and forgotten."""
+        """Stop; what is under way is taken and forgotten."""
         self._link.call(spec.Basic.Cancel(consumer_tag=f"dlq-{self._consumers}"), spec.Basic.CancelOk)
         while self._link.take_deliveries(_ROUND):
             pass
@@ -204,7 +204,7 @@ class StreamReading(LogReading):
             self._look.close()
 
 
-def _told(letter: Record) -> str:
+def _identity(letter: Record) -> str:
     """Return what no protocol and no version of the broker tells otherwise."""
     return f"{letter.body_sha256} {letter.message_id} {letter.published_at} {letter.dead_at}"
 

@@ -122,14 +122,14 @@ def configured(folder: Path, broker: RabbitBroker, queue: str) -> Path:
 
 def when_a_pull_turns_to_amqp_1_0(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
     """Between its connection over 0-9-1 and the one over 1.0."""
-    scanning = RabbitConnector._scanning
+    scanning = RabbitConnector._begin_reading
 
     def then(connector: RabbitConnector, link: Any, wanted: Any, *known: Any) -> Any:
         if wanted.careful:
             happens()
         return scanning(connector, link, wanted, *known)
 
-    patch.setattr(RabbitConnector, "_scanning", then)
+    patch.setattr(RabbitConnector, "_begin_reading", then)
 
 
 def test_a_password_that_is_refused_in_mid_replay_is_said_and_nothing_is_known_to_have_been_sent(

@@ -42,7 +42,7 @@ from support.waiting import eventually
 from dlq.connectors.base import Outgoing, Proof, Search, SendRequest
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.connectors.rabbitmq.prove.witness import _seen, count_arrivals, exchange_of, queue_of
+from dlq.connectors.rabbitmq.prove.witness import _read_witness, count_arrivals, exchange_of, queue_of
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, NotFound
 from dlq.core.runtime import patience
@@ -190,7 +190,7 @@ def delete(rabbit: Rabbit, witness: str) -> None:
 
 
 def is_anchored(broker: Broker, plan: str) -> bool:
-    found = _seen(broker, plan, set())
+    found = _read_witness(broker, plan, set())
     return found is not None and found.is_anchored
 
 

@@ -25,11 +25,11 @@ def decode(blocks: Sequence[bytes]) -> tuple[Maps, Maps] | None:
     """Return properties and headers of blocks by columns, where all have the same names; None where they do
     not, or where one has to be looked at by itself."""
     try:
-        first, rows = _found(blocks[0])[0], []
-        if any(_found(blocks[place])[0] is not first for place in (-1, len(blocks) // 2)):
+        first, rows = _find_layout(blocks[0])[0], []
+        if any(_find_layout(blocks[place])[0] is not first for place in (-1, len(blocks) // 2)):
             return None
         for block in blocks:
-            found, values = _found(block)
+            found, values = _find_layout(block)
             if found is not first:
                 return None
             rows.append(values)
@@ -54,8 +54,8 @@ _Found = tuple[_Layout, Sequence[bytes]]
 """A block's layout, and its values: of headers but strings with the octet of their type."""
 
 
-def _found(block: bytes) -> _Found:
-    return _layouts.find(block) or _walked(block)
+def _find_layout(block: bytes) -> _Found:
+    return _layouts.find(block) or _read_layout(block)
 
 
 def _columns(found: _Layout, values: Sequence[Sequence[bytes]]) -> tuple[Maps, Maps]:
@@ -67,7 +67,7 @@ def _columns(found: _Layout, values: Sequence[Sequence[bytes]]) -> tuple[Maps, M
     return Maps(properties, len(values)), Maps(headers, len(values))
 
 
-def _walked(block: bytes) -> _Found:
+def _read_layout(block: bytes) -> _Found:
     flags, at = _u16(block)[0], 2
     headers: list[tuple[bytes, bool]] = []
     spans: list[tuple[int, int]] = []
@@ -103,7 +103,7 @@ def _walk(block: bytes, at: int, end: int, spans: list[tuple[int, int]]) -> list
 _shown = methodcaller("decode", "utf-8", "backslashreplace")
 
 
-def _typed(field: bytes) -> str:
+def _field_text(field: bytes) -> str:
     value, at = READERS[field[0]](field, 1, 0)
     ends_at(at, len(field))
     return as_text(value)
@@ -124,6 +124,6 @@ def _layout(flags: int, headers: tuple[tuple[bytes, bool], ...]) -> _Layout:
         raise ValueError("two headers of one name")
     before = next((place for place, (name, _) in enumerate(kinds) if name == "headers"), len(kinds))
     readers: list[Callable[[bytes], str]] = [_SHOWN[kind] for _, kind in kinds if kind in _SHOWN]
-    readers[before:before] = [_shown if is_string else _typed for _, is_string in headers]
+    readers[before:before] = [_shown if is_string else _field_text for _, is_string in headers]
     properties = tuple(name for name, kind in kinds if kind in _SHOWN)
     return _Layout(properties, before, names, tuple(readers))

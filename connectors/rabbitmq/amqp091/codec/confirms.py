@@ -92,8 +92,8 @@ class Confirms:
             self._returned.add(tag)
 
     def take_answer(self, tag: int, multiple: bool, unwritten: int = 0) -> list[tuple[Open, bool]]:
-        """Return an ack or nack: the messages that it answers, each with whether it was returned. The last
-        ones, so many as are `unwritten`, it cannot answer."""
+        """Take an ack or nack: return the messages that it answers, each with whether it was returned. The
+        last ones, so many as are `unwritten`, it cannot answer."""
         last = self._tag - unwritten
         tags = self._up_to(min(tag, last)) if multiple else [tag] * (tag <= last)
         return [self._close(tag) for tag in tags if tag in self._open]

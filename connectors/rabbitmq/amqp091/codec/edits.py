@@ -51,7 +51,7 @@ def edit(
         cut = cut_out(shape.flags, shape.names, drop_headers, without, tuple(drop_properties), told)
         pieces = [block[ends[first] : ends[last]] for first, last in cut.kept]
         if mend_headers:
-            pieces += _mended(block[ends[0] : ends[-1]], mend_headers)
+            pieces += _mended_fields(block[ends[0] : ends[-1]], mend_headers)
         for name, value in set_headers.items():
             pieces += _name(name), *_value(value)
     except (IndexError, KeyError, struct.error) as error:
@@ -127,7 +127,7 @@ def some_headers(block: bytes, wanted: Callable[[str], bool]) -> bytes:
     return _u16_of(BIT["headers"]) + _u32_of(len(content)) + content if content else EMPTY
 
 
-def _mended(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:
+def _mended_fields(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:
     start = 0
     for name, kind, end in _fields(content):
         if name in wanted:
@@ -141,7 +141,7 @@ def _mended_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
     if inside.is_zero(at) and kind in _NUMBERS:
         return kind + bytes(len(field) - 1)
     if kind == b"S":
-        return b"".join(_value(mend_text(field[5:].decode("utf-8", "surrogateescape"), _from(inside, at))))
+        return b"".join(_value(mend_text(field[5:].decode("utf-8", "surrogateescape"), _narrow(inside, at))))
     if kind != b"F":
         return field
     content, start, pieces = field[5:], 0, []
@@ -154,7 +154,7 @@ def _mended_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
     return kind + _u32_of(len(table)) + table
 
 
-def _from(inside: Inside, at: tuple[str, ...]) -> Inside:
+def _narrow(inside: Inside, at: tuple[str, ...]) -> Inside:
     """Return what is said of the value there, counted from it."""
     return inside if not at else Inside(zero=((),) if inside.is_zero(at) else ())
 
@@ -198,7 +198,7 @@ def text_header(block: bytes, header: str) -> str | None:
 
 
 def _fields(content: bytes) -> Iterator[tuple[str, int, int]]:
-    """(name, position of the type octet, end) of each field of a table."""
+    """Yield (name, position of the type octet, end) of each field of a table."""
     at, end = 0, len(content)
     while at < end:
         start, kind = at, at + 1 + content[at]

@@ -29,7 +29,7 @@ _u64 = struct.Struct(">Q").unpack_from
 
 
 def instant(number: int) -> int | None:
-    """Microseconds since the epoch of a timestamp field; None where no unit gives a sane date.
+    """Return microseconds since the epoch of a timestamp field; None where no unit gives a sane date.
 
     AMQP says seconds; clients send milliseconds (13 digits) and microseconds (16 digits) too.
     """
@@ -87,7 +87,7 @@ def _string(data: bytes, at: int, _depth: int) -> tuple[object, int]:
     return data[at + 4 : stop].decode("utf-8", "backslashreplace"), stop
 
 
-def _nested(build: Callable[[bytes, int], object]) -> _Read:
+def _nested_reader(build: Callable[[bytes, int], object]) -> _Read:
     remembered = lru_cache(maxsize=512)(build)
 
     def read(data: bytes, at: int, depth: int) -> tuple[object, int]:
@@ -146,8 +146,8 @@ READERS: dict[int, _Read] = {
     ord("x"): _string,
     ord("V"): _void,
     ord("T"): _timestamp,
-    ord("F"): _nested(_table),
-    ord("A"): _nested(_array),
+    ord("F"): _nested_reader(_table),
+    ord("A"): _nested_reader(_array),
 }
 SIZES = {
     ord(kind): size

@@ -36,14 +36,14 @@ _u32 = Struct(">I").unpack_from
 
 @lru_cache(maxsize=512)
 def layout(flags: int) -> tuple[tuple[str, str], ...]:
-    """(name, kind) of the properties that the flags name, in order; raises ValueError for unknown ones."""
+    """Return (name, kind) of the properties that the flags name, in order; raises ValueError for others."""
     if flags & 3:
         raise ValueError(f"property flags {flags:#06x} name properties that AMQP 0-9-1 does not have")
     return tuple((name, kind) for bit, name, kind in _LAYOUT if flags & bit)
 
 
 def parts(block: bytes) -> Iterator[tuple[str, int, int]]:
-    """(name, start, end) of each property; raises ValueError, IndexError or struct.error."""
+    """Yield (name, start, end) of each property; raises ValueError, IndexError or struct.error."""
     at = 2
     for name, kind in layout(_u16(block)[0]):
         start = at

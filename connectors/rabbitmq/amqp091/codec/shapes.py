@@ -41,14 +41,14 @@ _NO_HEADERS: _Walked = [], [2], []
 
 @lru_cache(maxsize=2)
 def shape_of(block: bytes) -> Shape:
-    """The same block is asked about again and again. Raises ValueError where it cannot be read."""
+    """Return its shape; the same block comes again and again. Raises ValueError where it cannot be read."""
     try:
         found = _layouts.find(block)
         if found is None:
-            return _walked(block)
+            return _read_shape(block)
         shape, values = found
         if not all(_is_one_field(values[place]) for place in shape.nested):
-            return _walked(block)
+            return _read_shape(block)
         for place in shape.nested:
             _check(values[place])
     except (IndexError, KeyError, struct.error) as error:
@@ -56,7 +56,7 @@ def shape_of(block: bytes) -> Shape:
     return shape
 
 
-def _walked(block: bytes) -> Shape:
+def _read_shape(block: bytes) -> Shape:
     flags, at = _u16(block)[0], 2
     bounds, found = [at], _NO_HEADERS
     nested: tuple[int, ...] = ()
@@ -124,7 +124,7 @@ def _check_field(field: bytes) -> None:
 
 
 def _check_fields(data: bytes, at: int, end: int, is_table: bool, depth: int) -> None:
-    """Walks through the values, which most letters have of their own, and makes none."""
+    """Walk through the values, which most letters have of their own, and makes none."""
     while at < end:
         if is_table:
             at += 1 + data[at]

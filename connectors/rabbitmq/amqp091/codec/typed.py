@@ -33,7 +33,7 @@ def _encode(value: Any, like: bytes | None) -> bytes:
     if kind in _REALS:
         return kind.encode() + edited.pack(_REALS[kind], edited.read_number(value, float))
     if kind in ("F", "A"):
-        return _nested(kind, value, like or b"")
+        return _encode_nested(kind, value, like or b"")
     if kind in _OTHERS:
         return _OTHERS[kind](value, like)
     return _by_its_own_type(value)
@@ -47,7 +47,7 @@ def _by_its_own_type(value: Any) -> bytes:
     if isinstance(value, float):
         return b"d" + edited.pack("d", value)
     if isinstance(value, dict | list):
-        return _nested("F" if isinstance(value, dict) else "A", value, b"")
+        return _encode_nested("F" if isinstance(value, dict) else "A", value, b"")
     return _text(value, b"S")
 
 
@@ -89,7 +89,7 @@ def _decimal(value: Any, like: bytes | None) -> bytes:
 _OTHERS = {"S": _text, "x": _binary, "t": _truth, "T": _time, "D": _decimal}
 
 
-def _nested(kind: str, value: Any, like: bytes) -> bytes:
+def _encode_nested(kind: str, value: Any, like: bytes) -> bytes:
     if kind == "F":
         content = b"".join(_table(edited.read_nested(value, dict, "a table"), like))
     else:

@@ -104,7 +104,7 @@ class Link(Wire):
         self.call(spec.Channel.Open(), spec.Channel.OpenOk)
 
     def close_channel(self) -> None:
-        """What was consumed and is not acknowledged goes back."""
+        """Close it: what was consumed and is not acknowledged goes back."""
         self.call(spec.Channel.Close(200, "done", 0, 0), spec.Channel.CloseOk)
         self.channel_closed = True
 
@@ -139,17 +139,17 @@ class Link(Wire):
         return self.read(seconds) and self._frames.has_progressed()
 
     def feed(self, data: bytes) -> None:
-        """Deliveries and methods."""
+        """Feed deliveries and methods."""
         self._frames.feed(data)
 
     def read(self, wait: float) -> bool:
         """See `Wire`. Methods that end the channel or the connection come unasked."""
         came = super().read(wait)
         if came:
-            self._heed()
+            self._handle_close()
         return came
 
-    def _heed(self) -> None:
+    def _handle_close(self) -> None:
         for channel, method in self._frames.methods:
             if isinstance(method, spec.Connection.Close | spec.Channel.Close):
                 self._frames.methods.clear()
@@ -204,6 +204,6 @@ def connect_first(
 
 
 def connect(choice: pika.ConnectionParameters) -> socket.socket:
-    """Raises OSError."""
+    """Connect to one host. Raises OSError."""
     context = choice.ssl_options.context if choice.ssl_options else None
     return wire.connect(choice.host, choice.port, choice.socket_timeout, context)

@@ -45,12 +45,12 @@ class DuplexLink(Link):
         self._beat_seconds, self.heartbeat = self.heartbeat[0], (math.inf, b"")  # by the outbox
 
     def stop(self) -> None:
-        """Back to questions and answers; the outbox must be empty."""
+        """Go back to questions and answers; the outbox must be empty."""
         self._asking = True
         self.heartbeat = self._beat_seconds, HEARTBEAT
 
     def put(self, data: bytes, number: int | None = None) -> None:
-        """Frames to be written by the next turns, perhaps those of the letter with this number."""
+        """Put frames to be written by the next turns, perhaps those of the letter with this number."""
         if number is not None:
             self._letters.append((self._written + len(self._outbox), number))
         self._outbox += data
@@ -104,6 +104,6 @@ class DuplexLink(Link):
         self._frames.methods.clear()
         return methods
 
-    def _heed(self) -> None:
+    def _handle_close(self) -> None:
         if self._asking:
-            super()._heed()
+            super()._handle_close()

@@ -36,12 +36,12 @@ class Questions:
     def __init__(self, broker: RabbitBroker) -> None:
         """Raise a DlqError that names the broker."""
         self._broker = broker
-        self._link = log_in(broker, self._connected)
+        self._link = log_in(broker, self._connect)
         self._link.patience = min(self._link.patience, _MOST_SECONDS)
         self._link.refusal = Refused
         self.version = self._link.server_version
 
-    def _connected(self) -> Link:
+    def _connect(self) -> Link:
         with connecting(self._broker):
             return Link(parameters(self._broker), lambda code, text: refusal(code, text, self._broker))
 
@@ -62,11 +62,11 @@ class Questions:
         return self._on_channel(lambda link: link.call(method, getattr(getattr(spec, group), f"{name}Ok")))
 
     def queue(self, name: str) -> Any:
-        """DeclareOk of a queue that is there."""
+        """Return DeclareOk of a queue that is there."""
         return self.ask(spec.Queue.Declare(queue=name, passive=True))
 
     def exchange(self, name: str) -> None:
-        """Refused where there is no such exchange."""
+        """Ask for an exchange. Raises Refused where there is none."""
         self.ask(spec.Exchange.Declare(exchange=name, type="direct", passive=True))
 
     def publish(self, exchange: str, key: str = "", block: bytes = _NO_PROPERTIES) -> None:

@@ -109,7 +109,7 @@ class _Host:
         ends = {}
         for key, is_certain in self._keys(name).items():
             ends[key] = (self._follow(partial(self._die, name, reason, key, ())), is_certain)
-        return _summed("queue", name, death, ends)
+        return _sum_up("queue", name, death, ends)
 
     def _follow(self, message: Callable[[], _End]) -> _End:
         self._arrivals = 0
@@ -139,10 +139,10 @@ class _Host:
             if self._routing.list_bound(exchange, key):
                 continue
             ends[key] = (self._follow(partial(self._spread, alternate, key, (), "")), False)
-        return _summed("exchange", exchange, "unroutable", ends)
+        return _sum_up("exchange", exchange, "unroutable", ends)
 
     def _keys(self, name: str) -> Mapping[str, bool]:
-        """Keys with which messages may come to a queue -> whether they certainly do."""
+        """Return keys with which messages may come to a queue -> whether they certainly do."""
         exchange, own = (
             self._topology(name).setting(f"dead-letter-{what}") for what in ("exchange", "routing-key")
         )
@@ -158,7 +158,7 @@ class _Host:
         return found or {name: True}
 
     def _die(self, name: str, reason: str, key: str, before: _History) -> _End:
-        """Return a message with a key that dies in a queue."""
+        """Return where a message with a key ends that dies in a queue."""
         queue, own = self._topology(name), (name, reason)
         exchange, own_key = (queue.setting(f"dead-letter-{what}") for what in ("exchange", "routing-key"))
         if exchange is None and not queue.policies_known:
@@ -184,7 +184,7 @@ class _Host:
         if not ends and holder:
             remark = "it waits there until its dead-letter exchange leads somewhere"
             ends = [_End(frozenset({holder}), remark=remark)]
-        return _merged(ends, unknown, "" if holder or not history else _AT_MOST_ONCE)
+        return _merge(ends, unknown, "" if holder or not history else _AT_MOST_ONCE)
 
     def _arrive(self, name: str, key: str, history: _History, holder: str) -> _End:
         self._arrivals += 1
@@ -266,7 +266,7 @@ def _bounds(queue: Topology) -> tuple[int | None, int | None]:
 
 
 def _overflow_of(queue: Topology) -> str:
-    """A quorum queue knows no reject-publish-dlx, and drops its oldest."""
+    """Return what it does when full: a quorum queue knows no reject-publish-dlx, and drops its oldest."""
     how = str(queue.setting("overflow") or "drop-head")
     return "drop-head" if (queue.kind, how) == ("quorum", "reject-publish-dlx") else how
 
@@ -284,7 +284,7 @@ def _ends_with(queue: Topology) -> str:
     return "with its last consumer" if queue.flags.get("auto_delete") else ""
 
 
-def _merged(ends: list[_End], unknown: str, remark: str) -> _End:
+def _merge(ends: list[_End], unknown: str, remark: str) -> _End:
     """Merge the ends of copies."""
     places = frozenset(place for end in ends for place in end.places)
     costly = next((end for end in ends if end.costs), None)
@@ -294,7 +294,7 @@ def _merged(ends: list[_End], unknown: str, remark: str) -> _End:
     return _End(places, first.lost, unknown, first.fix, "; ".join(remarks), costly is not None)
 
 
-def _summed(kind: str, name: str, death: str, ends: Mapping[str, tuple[_End, bool]]) -> Fate:
+def _sum_up(kind: str, name: str, death: str, ends: Mapping[str, tuple[_End, bool]]) -> Fate:
     """Sum up all keys: one that surely comes counts as it is; those that may come must all say the same."""
     verdicts = {end.verdict for end, _ in ends.values()}
     places = tuple(sorted(frozenset().union(*(end.places for end, _ in ends.values()))))

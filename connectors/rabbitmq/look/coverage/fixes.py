@@ -14,21 +14,21 @@ _NEW_ADMIN = (4,)
 
 
 def dead_letter_policy(known: Definitions, queue: str) -> str:
-    """Gives a queue a way for its dead letters, straight to a queue."""
+    """Give a queue a way for its dead letters, straight to a queue."""
     own = _own(known, known.queues[queue])
     to = {"dead-letter-exchange": "", "dead-letter-routing-key": _keeper(known, queue)}
     return _policy(known, queue, "queues", {**own, **to})
 
 
 def policy_without(known: Definitions, queue: str, *settings: str) -> str:
-    """Takes these settings from a queue; empty where they do not come from a policy."""
+    """Take these settings from a queue; empty where they do not come from a policy."""
     own = _own(known, known.queues[queue])
     left = {name: value for name, value in own.items() if name not in settings}
     return _policy(known, queue, "queues", left) if left and left != own else ""
 
 
 def alternate(known: Definitions, exchange: str) -> str:
-    """Gives an exchange another one for what it cannot route."""
+    """Give an exchange another one for what it cannot route."""
     own = _own(known, known.exchanges[exchange])
     return _policy(known, exchange, "exchanges", {**own, "alternate-exchange": "unroutable"})
 
@@ -41,7 +41,7 @@ def _own(known: Definitions, place: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
-    """Makes what is missing on the way from an exchange with a key."""
+    """Make what is missing on the way from an exchange with a key."""
     if not exchange:
         return _admin(known, "queue", name=key, durable="true")
     if exchange not in known.exchanges:

@@ -59,7 +59,7 @@ class Routing:
             self._arrivals[place[1]][pattern] = is_literal
 
     def _learn_default(self, name: str) -> None:
-        """Dead letters that go straight to a queue come with its name."""
+        """Learn that dead letters which go straight to a queue come with its name."""
         queue = self._topology(name)
         to = queue.setting("dead-letter-routing-key")
         if queue.setting("dead-letter-exchange") == "" and to is not None:
@@ -69,7 +69,7 @@ class Routing:
         return str(self._known.exchanges.get(exchange, {}).get("type"))
 
     def arrivals(self, queue: str) -> Mapping[str, bool]:
-        """Patterns of the keys that messages come with -> whether it is one key. Nothing bound: its name."""
+        """Return patterns of the keys that come -> whether each is one key. Nothing bound: its name."""
         return self._arrivals.get(queue) or {queue: True}
 
     def list_bound(self, exchange: str, key: str) -> list[_Place]:
@@ -104,7 +104,7 @@ class Routing:
         return [("exchange", alternate)] if alternate else []
 
     def keys_that_differ(self, exchange: str, pattern: str) -> list[str]:
-        """Keys of a pattern that may lead elsewhere than others from an exchange, and one more."""
+        """Return keys of a pattern that may lead elsewhere than others from an exchange, and one more."""
         found: dict[str, None] = {}
         first = _first(pattern)
         for name in self._reachable(exchange):
@@ -124,7 +124,7 @@ class Routing:
         return None if to is None else str(to)
 
     def _find_reachable(self, exchange: str) -> Sequence[str]:
-        """Exchanges that dead letters may come to on their way, whatever their key."""
+        """Return exchanges that dead letters may come to on their way, whatever their key."""
         seen, ahead = {exchange: None}, [exchange]
         while ahead and len(seen) < _MOST_EXCHANGES:
             name = ahead.pop()

@@ -161,8 +161,8 @@ def test_what_comes_behind_the_end_of_a_connection_is_not_heard(
     publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of very many ends in a row led to a connection of its own."""
-    made, connected = count(), RabbitPublisher._connected
-    monkeypatch.setattr(RabbitPublisher, "_connected", lambda *of: (next(made), connected(*of))[1])
+    made, connected = count(), RabbitPublisher._connect
+    monkeypatch.setattr(RabbitPublisher, "_connect", lambda *of: (next(made), connected(*of))[1])
     sent, error = publish(lambda peer: peer.sendall(closed(501, True) * 30))
     assert (len(sent), error, next(made)) == (LETTERS, None, 1 + LETTERS)
 

@@ -14,7 +14,7 @@ from dlq.connectors.rabbitmq.look.discovery import discover
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove.nodes import are_as_before, describe_nodes
-from dlq.connectors.rabbitmq.prove.witness import _bound, _may_lack, wait_for_the_end_of
+from dlq.connectors.rabbitmq.prove.witness import _copied_queues, _may_lack, wait_for_the_end_of
 from dlq.connectors.rabbitmq.read.pattern import resolve
 from dlq.core.errors import BrokerError
 from dlq.core.runtime import patience
@@ -75,7 +75,7 @@ def test_a_list_that_is_not_there_is_not_an_empty_one(look: str, broker: RabbitB
 def test_who_knows_nothing_has_no_bindings_and_a_target_may_lack_what_its_witness_holds(
     broker: RabbitBroker,
 ) -> None:
-    assert _bound(Management(broker), "p", {"orders"}) == set()
+    assert _copied_queues(Management(broker), "p", {"orders"}) == set()
     assert _may_lack(Management(broker), {"q"}) == {"q"}
 
 
