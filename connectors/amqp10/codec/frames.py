@@ -93,7 +93,7 @@ class FrameReader:
             elif (end := self._end(data, at)) is None:
                 break
             else:
-                frames.append(_parsed(data, at, end))
+                frames.append(_parse(data, at, end))
                 at = end
                 if frames[-1].code == SASL_OUTCOME:
                     self._header = AMQP_HEADER
@@ -116,7 +116,7 @@ class FrameReader:
         return at + size if len(data) - at >= size else None
 
 
-def _parsed(data: bytes, at: int, end: int) -> Frame:
+def _parse(data: bytes, at: int, end: int) -> Frame:
     begin = at + 4 * data[at + 4]
     if begin == end:
         return Frame(0, [], b"")
@@ -232,5 +232,5 @@ def detach(handle: int) -> bytes:
 
 
 def farewell(code: int) -> bytes:
-    """END or CLOSE."""
+    """Return END or CLOSE."""
     return frame(code, [])

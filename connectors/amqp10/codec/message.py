@@ -104,8 +104,8 @@ def is_block(block: bytes | None) -> bool:
 
 
 def split(message: bytes, values: bool = False) -> tuple[bytes, bytes, bool]:
-    """(block, body, whether the body is encoded) of a whole message; `values`: of one that is text or binary
-    the octets are taken out, too. Raises ValueError."""
+    """Return (block, body, whether the body is encoded) of a whole message; `values`: of one that is text or
+    binary the octets are taken out, too. Raises ValueError."""
     found = [section for section in sections(message) if section.code in _BODY]
     is_value = values and found and found[0].code == VALUE and message[found[0].value] in _OCTETS
     if len(found) == 1 and (found[0].code == DATA or is_value):
@@ -208,7 +208,7 @@ def stable(block: bytes, changes: Callable[[str], bool]) -> list[bytes]:
 
 
 def _raw_pairs(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """(name, encoded key and value) of an encoded map."""
+    """Yield (name, encoded key and value) of an encoded map."""
     if not data or data[0] not in _MAPS:
         raise ValueError("a section that should hold a map holds none")
     at, budget = _MAPS[data[0]], Budget(len(data))
@@ -259,12 +259,12 @@ def edit_typed(block: bytes, drop_headers: Callable[[str], bool], changed: Mappi
     block, UsageError for what cannot be said."""
     known = {as_text(key): value for key, value in (*parts(block).annotations, *parts(block).application)}
     encoded = {
-        name: _typed(f"header {name!r}", value, known.get(name, NOTHING)) for name, value in changed.items()
+        name: _encode(f"header {name!r}", value, known.get(name, NOTHING)) for name, value in changed.items()
     }
     return edit(block, drop_headers, encoded)
 
 
-def _typed(what: str, value: object, like: Value) -> bytes:
+def _encode(what: str, value: object, like: Value) -> bytes:
     try:
         return typed.encode_value(value, like)
     except ValueError as error:
@@ -289,13 +289,13 @@ def edit_properties(block: bytes, before: Mapping[str, str], wanted: Mapping[str
     if unknown := sorted(changed.keys() - set(_PROPERTY_NAMES)):
         raise UsageError(f"AMQP 1.0 has no property {unknown[0]!r} that can be edited; leave it out")
     encoded = {
-        name: NULL if text is None else _typed(f"property {name!r}", text, _like(name, known))
+        name: NULL if text is None else _encode(f"property {name!r}", text, _type_of(name, known))
         for name, text in changed.items()
     }
     return _rebuilt(block, {PROPERTIES: lambda value: _set_properties(value, encoded)})
 
 
-def _like(name: str, known: Mapping[str, Value]) -> Value:
+def _type_of(name: str, known: Mapping[str, Value]) -> Value:
     value = known.get(name, NOTHING)
     return Value(_TYPES.get(name, "string"), None) if value == NOTHING else value
 
@@ -357,13 +357,13 @@ def _map_with(
     def change(value: bytes) -> bytes:
         pairs = _raw_pairs(value) if value else ()
         kept = [pair for name, pair in pairs if name not in given and not drop(name)]
-        kept += [key(name) + _encoded(wanted) for name, wanted in given.items()]
+        kept += [key(name) + _encode_scalar(wanted) for name, wanted in given.items()]
         return described_value(code, mapping(kept)) if kept else b""
 
     return change
 
 
-def _encoded(value: _Scalar) -> bytes:
+def _encode_scalar(value: _Scalar) -> bytes:
     if isinstance(value, bytes):
         return value
     return string(value) if isinstance(value, str) else long(value)

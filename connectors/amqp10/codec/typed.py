@@ -42,7 +42,7 @@ def encode_value(value: Any, like: Value = NOTHING) -> bytes:
     if value is None:
         return NULL
     if like.kind in ("list", "map"):
-        return _nested(value, like)
+        return _encode_nested(value, like)
     if like.kind in ("array", "described", "opaque"):
         raise ValueError(f"a value of the type {like.kind} cannot be edited")
     return SCALARS.get(like.kind, _by_its_own_type)(value, like)
@@ -56,7 +56,7 @@ def _by_its_own_type(value: Any, _like: Value = NOTHING) -> bytes:
     if isinstance(value, float):
         return b"\x82" + struct.pack(">d", value)
     if isinstance(value, dict | list):
-        return _nested(value, Value("map" if isinstance(value, dict) else "list", []))
+        return _encode_nested(value, Value("map" if isinstance(value, dict) else "list", []))
     return string(value)
 
 
@@ -125,7 +125,7 @@ SCALARS: Mapping[str, Callable[[Any, Value], bytes]] = {
 }
 
 
-def _nested(value: Any, like: Value) -> bytes:
+def _encode_nested(value: Any, like: Value) -> bytes:
     if like.kind == "map":
         return _map(edited.read_nested(value, dict, "a map"), like)
     return _list(edited.read_nested(value, list, "a list"), like)

@@ -195,7 +195,7 @@ def _items(data: bytes, at: int, end: int, count: int, depth: int, budget: Budge
 
 
 def _array(data: bytes, at: int, end: int, count: int, depth: int, budget: Budget) -> list[Value]:
-    """All elements have one constructor, which stands before the first."""
+    """Read an array, whose elements have one constructor, which stands before the first."""
     begin = at
     descriptor, at = (None, at) if data[at] else _read(data, at + 1, end, depth, budget)
     code, items = data[at], []
@@ -292,7 +292,7 @@ def ushort(number: int) -> bytes:
     return b"\x60" + number.to_bytes(2, "big")
 
 
-def _sized(small: int, content: bytes) -> bytes:
+def _with_size(small: int, content: bytes) -> bytes:
     """Encode content after a constructor with a size of one octet, or the one 16 above it, with four."""
     size = len(content)
     return bytes((small, size)) + content if size < 256 else sized_32(small + 0x10, size) + content
@@ -313,21 +313,21 @@ def long(number: int) -> bytes:
 
 def binary(content: bytes) -> bytes:
     """Return bytes."""
-    return _sized(0xA0, content)
+    return _with_size(0xA0, content)
 
 
 def string(text: str) -> bytes:
-    """Text."""
-    return _sized(0xA1, text.encode())
+    """Return text."""
+    return _with_size(0xA1, text.encode())
 
 
 def symbol(text: str) -> bytes:
     """Return a name."""
-    return _sized(0xA3, text.encode())
+    return _with_size(0xA3, text.encode())
 
 
 def boolean(value: bool) -> bytes:
-    """True or false."""
+    """Return true or false."""
     return TRUE if value else FALSE
 
 
@@ -336,20 +336,20 @@ def sequence(items: Iterable[bytes]) -> bytes:
     kept = list(items)
     while kept and kept[-1] == NULL:
         kept.pop()
-    return _counted(0xC0, len(kept), b"".join(kept)) if kept else b"\x45"
+    return _with_count(0xC0, len(kept), b"".join(kept)) if kept else b"\x45"
 
 
 def sequence_of_all(items: Sequence[bytes]) -> bytes:
     """Return a list of encoded values, each of which counts."""
-    return _counted(0xC0, len(items), b"".join(items)) if items else b"\x45"
+    return _with_count(0xC0, len(items), b"".join(items)) if items else b"\x45"
 
 
 def mapping(pairs: Sequence[bytes]) -> bytes:
     """Return a map of pairs, each an encoded key and its encoded value."""
-    return _counted(0xC1, 2 * len(pairs), b"".join(pairs))
+    return _with_count(0xC1, 2 * len(pairs), b"".join(pairs))
 
 
-def _counted(small: int, count: int, content: bytes) -> bytes:
+def _with_count(small: int, count: int, content: bytes) -> bytes:
     if len(content) < 255 and count < 256:
         return bytes((small, len(content) + 1, count)) + content
     return sized_32(small + 0x10, len(content) + 4) + count.to_bytes(4, "big") + content

@@ -223,19 +223,19 @@ class Session(Wire):
         """Heed what the broker says."""
         try:
             for frame in self._reader.feed(data):
-                self._heed(frame)
+                self._handle_frame(frame)
         except FrameError:
             raise
         except _UNREADABLE as error:
             raise FrameError(f"a frame that cannot be read ({type(error).__name__})") from error
         check_kept(len(self._answers), _MOST_ANSWERS)
 
-    def _heed(self, frame: Frame) -> None:
+    def _handle_frame(self, frame: Frame) -> None:
         if frame.code in _HEEDED:
             _HEEDED[frame.code](self, frame)
         elif frame.code in _ERROR_AT and (error := frame.field(_ERROR_AT[frame.code])):
             self.dead = True
-            raise self._refusal(*_said(error))
+            raise self._refusal(*_read_error(error))
         elif frame.code:
             self._answers.append(frame)
 
@@ -264,7 +264,7 @@ class Session(Wire):
             self._deliveries.append(Delivery(self._receiving, b"".join(parts)))
 
     def _on_flow(self, frame: Frame) -> None:
-        self.window = _left(frame.number(1), frame.number(0), self._next_outgoing)
+        self.window = _room_left(frame.number(1), frame.number(0), self._next_outgoing)
         link = self._links.get(frame.field(4, -1))
         if link is None:
             return
@@ -272,7 +272,7 @@ class Session(Wire):
         if link.drained:
             link.delivery_count = frame.number(5)
         else:
-            link.credit = _left(frame.number(6), frame.number(5), link.delivery_count)
+            link.credit = _room_left(frame.number(6), frame.number(5), link.delivery_count)
 
     def _on_disposition(self, frame: Frame) -> None:
         """Note a disposition. Of numbers that nobody has sent, or that are answered, it tells nothing."""
@@ -280,10 +280,10 @@ class Session(Wire):
         code, fields = state if isinstance(state, tuple) else (0, [])
         if code == frames.TRANSACTIONAL and len(fields) > 1 and isinstance(fields[1], tuple):
             code, fields = fields[1]
-        condition, detail = _said(fields[0] if fields else None)
+        condition, detail = _read_error(fields[0] if fields else None)
         of_sent = frame.field(0) is frames.RECEIVER
         awaited = self._awaited[of_sent]
-        answered = _within(awaited, first, (frame.number(2, first) - first) % _WRAP + 1)
+        answered = _select_range(awaited, first, (frame.number(2, first) - first) % _WRAP + 1)
         awaited.difference_update(answered)
         self._outcomes += [Outcome(n, code, detail, fields, of_sent, condition) for n in answered]
 
@@ -295,18 +295,18 @@ class Session(Wire):
         return found
 
     def say_goodbye(self) -> None:
-        """CLOSE, which the broker answers."""
+        """Send CLOSE, which the broker answers."""
         self.write(frames.farewell(frames.CLOSE))
         self._answer(frames.CLOSE)
 
 
-def _left(room: int, first: int, ours: int) -> int:
+def _room_left(room: int, first: int, ours: int) -> int:
     """Return what is left of a room for so many, which was given when the broker had `first` of ours. It may
     be made smaller than what is on its way."""
     return max(0, room - (ours - first) % _WRAP)
 
 
-def _within(awaited: set[int], first: int, length: int) -> list[int]:
+def _select_range(awaited: set[int], first: int, length: int) -> list[int]:
     """Return which of these numbers lie in a row of so many, however long it is said to be; in order."""
     if length > len(awaited):
         return sorted(number for number in awaited if (number - first) % _WRAP < length)
@@ -314,8 +314,8 @@ def _within(awaited: set[int], first: int, length: int) -> list[int]:
     return [number for number in row if number in awaited]
 
 
-def _said(error: object) -> tuple[str, str]:
-    """AMQP's name of an error, and its text."""
+def _read_error(error: object) -> tuple[str, str]:
+    """Return AMQP's name of an error, and its text."""
     fields = error[1] if isinstance(error, tuple) else []
     known = [str(field or "")[:_MOST_SAID] for field in fields[:2]] if isinstance(fields, list) else []
     condition, text, *_ = [*known, "", ""]

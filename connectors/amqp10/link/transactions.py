@@ -42,10 +42,10 @@ class Transactions:
         return [self._outcome_until(number, until) for number in numbers]
 
     def _outcome_until(self, number: int, until: float) -> Outcome:
-        self._session.wait_until(lambda: number in self._known(), until=until)
+        self._session.wait_until(lambda: number in self._collect_outcomes(), until=until)
         return self._outcomes.pop(number)
 
-    def _known(self) -> dict[int, Outcome]:
+    def _collect_outcomes(self) -> dict[int, Outcome]:
         for outcome in self._session.outcomes():
             if outcome.of_sent:
                 self._outcomes[outcome.number] = outcome
