@@ -44,13 +44,13 @@ def guard(sending: socket.socket, unsent_seconds: float = UNSENT_SECONDS) -> Non
 def close(sending: socket.socket) -> None:
     """Close in order when the other side has all that was sent, else drop what it has not. Never raises."""
     with contextlib.suppress(OSError, ValueError):  # the latter for one that is closed
-        if _unacknowledged(sending) == 0:
+        if _unacknowledged_bytes(sending) == 0:
             sending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _IN_ORDER)
     with contextlib.suppress(OSError):
         sending.close()
 
 
-def _unacknowledged(sending: socket.socket) -> int:
+def _unacknowledged_bytes(sending: socket.socket) -> int:
     """Return bytes that the kernel has to send, or to send again."""
     answer = fcntl.ioctl(sending.fileno(), termios.TIOCOUTQ, bytes(4))
     return int.from_bytes(answer, "little")
@@ -104,7 +104,7 @@ def take(sending: socket.socket, part: memoryview, seconds: float) -> int:
 
 
 def guard_those_to(ports: Collection[int], unsent_seconds: float) -> None:
-    """`guard` all sockets of this process that are connected to one of these ports: those of a library that
+    """Guard all sockets of this process that are connected to one of these ports: those of a library that
     gives them to nobody."""
     for name in os.listdir(_OPEN_FILES):
         with contextlib.suppress(OSError):
@@ -178,7 +178,7 @@ def _libc() -> Any:
 
 
 def _create_killing_timer() -> ctypes.c_void_p | None:
-    """Return None where there are no such timers."""
+    """Create it; None where there are no such timers."""
     timer, event = ctypes.c_void_p(), _Event(signal=signal.SIGKILL)
     create = getattr(_libc(), "timer_create", None)
     made = create is not None and create(_BOOTTIME, ctypes.byref(event), ctypes.byref(timer)) == 0

@@ -85,7 +85,7 @@ class Site:
         deadline.check(self._name)
         until = time.monotonic() + patience.WHOLE_ANSWER * self._timeout
         try:
-            page = self._asked(method, target, headers, body, slow)
+            page = self._fetch(method, target, headers, body, slow)
             if time.monotonic() >= until:
                 raise HTTPException("what came may be cut")
         except (OSError, HTTPException, ValueError) as error:
@@ -94,7 +94,7 @@ class Site:
             raise NoAnswerError(late if time.monotonic() >= until else why_unreachable(error)) from error
         return page
 
-    def _asked(
+    def _fetch(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, slow: bool
     ) -> Page:
         if self._connection.sock is None:
