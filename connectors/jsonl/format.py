@@ -117,7 +117,7 @@ def record_of(document: Mapping[str, Any], source: str, broker: str, place: str,
     fields |= {name: to_text(document[name]) for name in _TEXTS if document.get(name) is not None}
     fields |= {name: moment(name, document[name]) for name in _TIMES if document.get(name) is not None}
     if "record" in document:
-        fields |= _carried(document["record"])
+        fields |= _read_columns(document["record"])
     else:
         fields["key"] = key(fields.get("message_id"), headers, properties, body)
     return Record(**{"record_id": _identity(source, place, document, fields["body_sha256"]), **fields})
@@ -130,7 +130,7 @@ def _identity(source: str, place: str, document: Mapping[str, Any], body_sha256:
     )
 
 
-def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
+def _read_columns(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns that an export carried along, without what follows from others."""
     known = {*COLUMNS, "raw_properties_base64"} - {"body", "broker_kind", "raw_properties"}
     for name in record:
@@ -214,7 +214,7 @@ def body_fields(body: bytes) -> dict[str, str]:
 
 
 def _json_value(text: str) -> Any:
-    """Nested values (x-death) as JSON where the text is exactly what `to_text` makes of them."""
+    """Return nested values (x-death) as JSON where the text is exactly what `to_text` makes of them."""
     if text[:1] not in ("[", "{"):
         return text
     try:

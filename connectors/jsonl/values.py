@@ -26,7 +26,7 @@ _FURTHEST = 1e18
 """No unit gives such a number a date; NaN and infinity, which have no integer, are not below it either."""
 
 
-def _within(number: int, bits: int = 32) -> int | None:
+def _fit(number: int, bits: int = 32) -> int | None:
     """Return the number where a column of so many bits holds it, else None."""
     return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
 
@@ -34,7 +34,7 @@ def _within(number: int, bits: int = 32) -> int | None:
 def integer(text: str | None, bits: int = 32) -> int | None:
     """Return a header's text as a number, or None."""
     try:
-        return _within(int(text), bits) if text else None
+        return _fit(int(text), bits) if text else None
     except ValueError:
         return None
 
@@ -49,7 +49,7 @@ def _not_below_zero(number: int | None) -> int | None:
 
 
 def moment(name: str, value: Any) -> int | None:
-    """ISO 8601, or a number of seconds or milliseconds, as microseconds; raises UsageError."""
+    """Return ISO 8601, or a number of seconds or milliseconds, as microseconds; raises UsageError."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         factor = 1_000 if abs(value) > 1e11 else 1_000_000
         return datable(int(value * factor)) if abs(value) < _FURTHEST else None
@@ -67,7 +67,7 @@ def fit_column(name: str, value: Any) -> Any:
         raise UsageError(f"record.{name} must be {_TYPE_NAMES[wanted]}, not {value!r}")
     if wanted is not int:
         return value
-    number = _within(value, 64 if name in _WIDE else 32)
+    number = _fit(value, 64 if name in _WIDE else 32)
     return number if name in _SIGNED else _not_below_zero(number)
 
 
@@ -83,6 +83,6 @@ def escape_surrogates(value: Any) -> Any:
 
 
 def from_millis(text: str | None) -> int | None:
-    """Milliseconds since the epoch, in microseconds; None for zero, and what no calendar has."""
+    """Return milliseconds since the epoch in microseconds; None for zero, and what no calendar has."""
     number = integer(text, 64)
     return datable(number * 1000) if number else None
