@@ -55,7 +55,7 @@ def _to_postgresql(seconds: float) -> Callable[..., Any]:
     def connect(dialect: Any, _record: object, words: list[Any], options: dict[str, Any]) -> Any:
         class Patient(dialect.dbapi.Connection):  # type: ignore[misc]
             def wait(self, steps: Generator[Any, Any, Any], *words: Any, **options: Any) -> Any:
-                return super().wait(_watched(steps, _Answer(seconds), self._give_up), *words, **options)
+                return super().wait(_watch(steps, _Answer(seconds), self._give_up), *words, **options)
 
             def _give_up(self, why: str) -> None:
                 self.pgconn.finish()
@@ -67,7 +67,7 @@ def _to_postgresql(seconds: float) -> Callable[..., Any]:
     return connect
 
 
-def _watched(
+def _watch(
     steps: Generator[Any, Any, Any], answer: _Answer, give_up: Callable[[str], None]
 ) -> Generator[Any, Any, Any]:
     """Yield the driver's steps of one answer; between them it waits, a tenth of a second at most."""

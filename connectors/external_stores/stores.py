@@ -33,11 +33,11 @@ def read(settings: Evidence) -> Iterator[Fact]:
     """
     user_files.check_files_of(f"evidence.{settings.name}", settings)
     is_redis = settings.url.startswith("redis")
-    return _understood(f"evidence.{settings.name}", _READERS[settings.kind, is_redis](settings))
+    return _check_facts(f"evidence.{settings.name}", _READERS[settings.kind, is_redis](settings))
 
 
-def _understood(place: str, facts: Iterator[Fact]) -> Iterator[Fact]:
-    """Raises BrokerError for what cannot be true, and where there is no end of it."""
+def _check_facts(place: str, facts: Iterator[Fact]) -> Iterator[Fact]:
+    """Yield facts. Raises BrokerError for what cannot be true, and where there is no end of it."""
     try:
         for fact in facts:
             deadline.check(place)
