@@ -47,7 +47,7 @@ def password_of(place: str, holder: Holder) -> str | None:
 
 
 def log_in(holder: Holder, connect: Callable[[], _T]) -> _T:
-    """`connect`, which asks for the password; once more where it raises AccessDenied for what an earlier
+    """Call `connect`, which asks for the password; once more where it raises AccessDenied for what an earlier
     connection had asked for."""
     was_there = _is_of_this_moment(holder.password_command)
     try:
@@ -92,7 +92,7 @@ def blanks(broker: Broker) -> str:
 
 
 def _without_line_break(text: str) -> str:
-    """Editors and `echo` leave one; blanks may be meant, and stay."""
+    """Remove what editors and `echo` leave; blanks may be meant, and stay."""
     return text.removesuffix("\n").removesuffix("\r")
 
 
