@@ -514,7 +514,7 @@ class Connector(Protocol):
         return {}
 
     def missing_targets(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """Target -> why nothing can be sent there; those that are there, or can come to be, are absent."""
+        """Return why nothing can be sent to targets; those that are there, or can come to be, are absent."""
         return {}
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
@@ -527,8 +527,8 @@ class Connector(Protocol):
         return {}
 
     def newer(self, search: NewerSearch) -> NewerProof | None:
-        """Newer messages of the letters' keys in the logs that these came from. It only reads, joins no
-        group, and ends at the search's bound. None: the broker has no log. Raises BrokerError."""
+        """Look for newer messages of the letters' keys in the logs that these came from. It only reads, joins
+        no group, and ends at the search's bound. None: the broker has no log. Raises BrokerError."""
         return None
 
     def publisher(self, request: SendRequest) -> Publisher:

@@ -84,7 +84,7 @@ class FileReading:
         self._room -= len(told)
         self._told[queue] = told if self._told.get(queue, told) == told else "{}"
 
-    def _imported(self) -> list[dict[str, Any]]:
+    def _broker_facts(self) -> list[dict[str, Any]]:
         """Return what lines have told of brokers, each once."""
         queues: dict[str, list[str]] = {}
         for queue, facts in self._told.items():
@@ -111,11 +111,11 @@ class FileReading:
                 yield Batch(records, position, {}, skipped)
                 records, skipped, size = [], [], 0
         if self._told:
-            self.topology = {"file": self._path, "imported": self._imported()}
+            self.topology = {"file": self._path, "imported": self._broker_facts()}
         yield Batch(records, position, {}, skipped)
 
     def _letters(self) -> Iterator[tuple[int, str, _Letter]]:
-        """Number of the line, place that tells equal letters apart, and the letter or what makes it."""
+        """Yield number of the line, place that tells equal letters apart, and the letter or what makes it."""
         try:
             if self._printed is None:
                 yield from self._lines()
@@ -155,7 +155,7 @@ class FileReading:
         """Acknowledge nothing: a file forgets nothing."""
 
     def settled_position(self) -> int:
-        """Nothing is ever acknowledged."""
+        """Return 0: nothing is ever acknowledged."""
         return 0
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ def is_another(
 
 
 def _digest(told: str) -> int:
-    """Never 0, which stands for none."""
+    """Return a digest that is never 0, which stands for none."""
     return int.from_bytes(sha256(told.encode()).digest()[:3]) or 1
 
 
@@ -186,7 +186,7 @@ class LogReading(Reading):
         self._acknowledged = max(position, self._acknowledged)
 
     def settled_position(self) -> int:
-        """The checkpoint is durable with its manifest, and nothing else is needed."""
+        """Return what is acknowledged: the checkpoint is durable with its manifest, which is enough."""
         return self._acknowledged
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ class MemoryBroker:
         """Return how many letters a queue (None: every queue) holds; raises NotFound for none declared."""
         if queue is not None and not self.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
             raise NotFound(f"no queue {queue!r} on the memory broker")
-        where, values = _in(queue)
+        where, values = _condition(queue)
         return int(self.sql(f"SELECT count(*) FROM letters WHERE {where}", values)[0][0])
 
     def letters(self, queue: str) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ class MemoryBroker:
         return [json.loads(text) for (text,) in rows]
 
 
-def _in(queue: str | None) -> tuple[str, list[str]]:
+def _condition(queue: str | None) -> tuple[str, list[str]]:
     """Return the condition for the letters of a queue (None: of every queue), and its values."""
     return ("true", []) if queue is None else ("queue = ?", [queue])
 
@@ -124,7 +124,7 @@ class MemoryReading(QueueReading[_Row, Record]):
         request = replace(request, batch_rows=min(request.batch_rows, MOST_ROWS))
         super().__init__(request, broker.depth(request.source.queue), request.limit)
         self._broker, self._key, self._last = broker, request.key_reader(), 0
-        self._where, self._values = _in(request.source.queue)
+        self._where, self._values = _condition(request.source.queue)
         self.topology = {**self.topology, "queue_type": "memory"}
 
     def receive(self, wait: float) -> list[_Row]:
@@ -147,7 +147,7 @@ class MemoryReading(QueueReading[_Row, Record]):
         self.take(taken, record._replace(redelivered=bool(redelivered)), self._last)
 
     def make(self, taken: list[Record]) -> list[Record]:
-        """Unless the connection is to end before they are there."""
+        """Return them, unless the connection is to end before they are there."""
         cut = self._broker.faults.cut_reading_after
         if cut is not None and self.seen >= cut:
             self._broker.faults.cut_reading_after = None
@@ -210,13 +210,13 @@ class MemoryConnector(base.Connector):
         self._broker = broker_at(broker.url or f"memory:{broker.name}")
 
     def inspect(self, source: Source) -> base.Inspection:
-        """Depth only."""
+        """Return the depth only."""
         depth = self._broker.depth(source.queue)
         changes = {"copy": "marks the messages redelivered", "drain": "removes them once they are durable"}
         return base.Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
 
     def gauge(self, source: Source) -> base.Gauge:
-        """Depth only."""
+        """Return the depth only."""
         return base.Gauge(self._broker.depth(source.queue))
 
     def discover(self) -> list[base.DeadLetterPlace]:
@@ -242,7 +242,7 @@ class MemoryConnector(base.Connector):
         return preview(letter)
 
     def consumers(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[str]]:
-        """A queue is received by its consumers alone."""
+        """Return each queue as its own receiver: its consumers alone get what it holds."""
         return {target: [target.name] for target in targets if target.kind == "queue"}
 
     def missing_targets(self, targets: Sequence[base.Target]) -> Mapping[base.Target, str]:
@@ -252,7 +252,7 @@ class MemoryConnector(base.Connector):
         return {target: f"there is no queue {name}" for target, name in named.items() if name not in declared}
 
     def consumption(self, targets: Sequence[base.Target]) -> Mapping[base.Target, Sequence[base.Consumption]]:
-        """Return who consumes from it deletes, so what is there is not acknowledged."""
+        """Return what is not acknowledged: all that is there, as who consumes deletes."""
         done = dict(self._broker.sql("SELECT queue, letters FROM consumed"))
         gone = self.missing_targets(targets)
         queues = [target for target in targets if target.kind == "queue" and target not in gone]
@@ -266,7 +266,7 @@ class MemoryConnector(base.Connector):
         return MemoryPublisher(self._broker)
 
     def find(self, search: base.Search) -> base.Proof:
-        """Looks for the replay id among all letters that are still there."""
+        """Look for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")
         present = {json.loads(text).get("headers", {}).get(REPLAY_ID) for (text,) in rows}
         return decide(search.letters, numbers_of(search.letters, present), [])

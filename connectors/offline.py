@@ -34,5 +34,5 @@ class _Unasked:
 
 
 def open_offline(broker: Broker) -> Connector:
-    """Plans for `broker` without it: whatever would ask it raises Unreachable."""
+    """Return a connector that plans for `broker` without it: whatever would ask it raises Unreachable."""
     return cast(Connector, _Unasked(broker))

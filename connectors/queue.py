@@ -79,8 +79,8 @@ def goal_of(depth: int | None, limit: int | None) -> int | None:
 
 
 def until_acknowledged(owes: Callable[[], object], position: int) -> Iterator[Batch]:
-    """Batches without a letter, as long as the caller holds letters that have to be acknowledged first, but
-    not for ever."""
+    """Yield batches without a letter, as long as the caller holds letters that have to be acknowledged first,
+    but not for ever."""
     for _ in patience.tries(patience.UNACKED, POLL):
         if not owes():
             return

@@ -172,10 +172,10 @@ class WindowedPublisher:
     def _settle(self) -> list[Sent]:
         """Return the answers to be handed on."""
         answers, self.answers = self.answers, []
-        return [sent for answer in answers if (sent := self._settled(answer)) is not None]
+        return [sent for answer in answers if (sent := self._settle_one(answer)) is not None]
 
-    def _settled(self, answer: Sent | RefusedTogether | Untaken) -> Sent | None:
-        """Return None where it answers nothing, or the letter goes once more."""
+    def _settle_one(self, answer: Sent | RefusedTogether | Untaken) -> Sent | None:
+        """Return the outcome; None where it answers nothing, or the letter goes once more."""
         letter = self.in_flight.pop(answer.number, None)
         if letter is None:
             return None

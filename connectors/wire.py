@@ -46,7 +46,7 @@ class Peer(NamedTuple):
 
 
 def connect(host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> socket.socket:
-    """Raises OSError (see `why_unreachable`)."""
+    """Connect, with TLS or without. Raises OSError (see `why_unreachable`)."""
     opened = socket.create_connection((host, port), timeout)
     try:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,7 +188,7 @@ class Wire:
         return True
 
     def _wait_about(self, seconds: float) -> None:
-        """Only where it changes: each system call gives the interpreter away to the thread that writes."""
+        """Set it where it changes: each system call gives the interpreter away to the thread that writes."""
         now = self._socket.gettimeout() or 0.0
         if not now / 1.1 <= seconds <= 2 * now:
             self._socket.settimeout(seconds)
