@@ -61,14 +61,14 @@ def check_claim(name: str) -> str:
 
 
 def person_of(actor_: str) -> str:
-    """A name is one person's, on whatever host, proven or not."""
+    """Return the person of a name, on whatever host, proven or not."""
     while _is_proven(actor_):
         actor_ = actor_.removesuffix(_PROVEN)
     return actor_.partition("@")[0].strip().casefold()
 
 
 def actor(given: str | None = None) -> str:
-    """`user@host`, or what `--as` gave; of a user without a name its number."""
+    """Return `user@host`, or what `--as` gave; of a user without a name its number."""
     return ((given or "").strip() or f"{system_user()}@{socket.gethostname()}")[:_LONGEST]
 
 

@@ -83,7 +83,7 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
         by_marks = marks.expire(store, ledger, plan)
         resolved = Resolved(sent=by_marks["confirmed"], not_sent=by_marks["planned"])
         doubtful = ledger.entries(plan, "in_doubt")
-        named = _named(doubtful + ledger.entries(plan, "held"), decision)
+        named = _keys_by_state(doubtful + ledger.entries(plan, "held"), decision)
         if doubtful:
             _by_proof(checked, brokers, ledger, doubtful, resolved)
         who = decision.who or actor()
@@ -99,16 +99,16 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
         return resolved
 
 
-def _named(entries: Sequence[Entry], decision: Decision) -> Mapping[State, list[str]]:
-    """State -> keys of the letters that the operator names; raises UsageError for other ids."""
+def _keys_by_state(entries: Sequence[Entry], decision: Decision) -> Mapping[State, list[str]]:
+    """Return state -> keys of the letters that the operator names; raises UsageError for other ids."""
     return {
-        state: [_one(entries, prefix).key for prefix in prefixes]
+        state: [_find_entry(entries, prefix).key for prefix in prefixes]
         for state, prefixes in decision.by_state()
         if prefixes
     }
 
 
-def _one(entries: Sequence[Entry], prefix: str) -> Entry:
+def _find_entry(entries: Sequence[Entry], prefix: str) -> Entry:
     near = [e for e in entries if e.record_id.startswith(prefix)] if len(prefix) >= _SHORTEST_PREFIX else []
     if len(near) != 1:
         what = "names several letters" if near else "is no letter of this plan in doubt or held"
@@ -125,16 +125,16 @@ def _by_proof(
         "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
     )
     open_still = {entry.number: entry.sent_at for entry in doubtful if entry.key not in back}
-    confirmed = _confirmed(ledger, plan.header.plan)
+    confirmed = _last_confirmed(ledger, plan.header.plan)
     found = _on_brokers(plan, brokers, open_still, confirmed, resolved.notes)
     for presence, state in _SHOWN:
         keys = [entry.key for entry in doubtful if found.get(entry.number) == presence]
         resolved.count(state, ledger.resolve(keys, state, f"the broker shows that it was {presence}"))
 
 
-def _confirmed(ledger: Ledger, plan: str) -> Mapping[int, int]:
-    """number -> when it was sent, of the last letters that brokers confirmed by themselves: what was resolved
-    otherwise says how."""
+def _last_confirmed(ledger: Ledger, plan: str) -> Mapping[int, int]:
+    """Return number -> when it was sent, of the last letters that brokers confirmed by themselves: what was
+    resolved otherwise says how."""
     last = ledger.entries(plan, "confirmed", _LAST)
     return {entry.number: entry.sent_at for entry in last if not entry.detail}
 
@@ -146,14 +146,14 @@ def _on_brokers(
     confirmed: Mapping[int, int],
     notes: list[str],
 ) -> Mapping[int, Presence]:
-    """number -> what the letter's broker shows of it; both maps say when each was sent.
+    """Return number -> what the letter's broker shows of it; both maps say when each was sent.
 
     A broker that shows nothing of what it had confirmed has lost it, or lies.
     """
     found: dict[int, Presence] = {}
     name = plan.header.plan
     known = _last_of_each_broker(plan, confirmed) if doubtful else {}
-    for broker, letters in _outgoing(plan, doubtful, notes).items():
+    for broker, letters in _rebuild(plan, doubtful, notes).items():
         try:
             before = planfile.bounds_of(plan.store, name, broker)
             since = min(doubtful.values())
@@ -187,12 +187,12 @@ def _last_of_each_broker(plan: Checked, confirmed: Mapping[int, int]) -> Mapping
         if letter.number in confirmed:
             last.setdefault(letter.broker, deque(maxlen=_WITNESSES)).append(letter.number)
     try:
-        return _outgoing(plan, {number for some in last.values() for number in some}, [])
+        return _rebuild(plan, {number for some in last.values() for number in some}, [])
     except DlqError:
         return {}
 
 
-def _outgoing(plan: Checked, numbers: Collection[int], notes: list[str]) -> dict[str, list[Outgoing]]:
+def _rebuild(plan: Checked, numbers: Collection[int], notes: list[str]) -> dict[str, list[Outgoing]]:
     """Return the letters of each broker, as they were sent."""
     letters = [x for x in plan.letters() if x.number in numbers] if numbers else []
     records, changes = Loader(plan.store).records(letters), edits.load(plan.store, plan.header)

@@ -17,8 +17,8 @@ _CHUNK = 5_000
 def counts(
     store: Store, ledger: Ledger | None, header: Header, own: Mapping[State, int] | None = None
 ) -> dict[State, int]:
-    """State -> letters of the plan. A letter that another plan sent is in that replay's state. `own`: what
-    `Ledger.counts` says of it, where that is known.
+    """Return state -> letters of the plan. A letter that another plan sent is in that replay's state. `own`:
+    what `Ledger.counts` says of it, where that is known.
 
     Without a ledger nothing was ever sent. Raises ArchiveError for counts that cannot be.
     """
@@ -33,12 +33,12 @@ def counts(
 
 
 def is_over(states: Mapping[State, int]) -> bool:
-    """Nothing of the plan is left to send or to find out."""
+    """Return whether nothing of the plan is left to send or to find out."""
     return not any(states[state] for state in ("planned", "sending", "in_doubt"))
 
 
 def has_ended(store: Store, ledger: Ledger, header: Header) -> bool:
-    """`is_over`, without counting a plan whose first letters were never sent."""
+    """Return `is_over`, without counting a plan whose first letters were never sent."""
     first = next(_keys(store, header.plan), [])
     return len(ledger.states(first)) == len(first) and is_over(counts(store, ledger, header))
 

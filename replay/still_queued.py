@@ -43,7 +43,7 @@ def find_queued(store: Store, settings: Settings) -> Queued:
 
 
 def of_plan(store: Store, settings: Settings, header: "Header") -> dict[str, int]:
-    """Source -> letters of the plan that lie in its queue still."""
+    """Return source -> letters of the plan that lie in its queue still."""
     from dlq.replay.plans import planfile
 
     gone: dict[str, frozenset[str]] = {}

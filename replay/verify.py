@@ -134,7 +134,7 @@ def _look(store: Store) -> defaultdict[str, _Contents]:
 
 
 def _source(segment: str) -> str:
-    """segments/source=S/date=D/<stem>.parquet"""
+    """Return S of segments/source=S/date=D/<stem>.parquet."""
     return segment.split("/")[1].removeprefix("source=")
 
 

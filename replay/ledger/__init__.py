@@ -35,7 +35,7 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     Another ledger is refused while the archive has one of its own: what that one knows would be sent twice.
     """
     location.check(settings, store)
-    ledger = _connected(settings, store)
+    ledger = _connect(settings, store)
     try:
         location.note(settings, store)
     except BaseException:
@@ -44,11 +44,11 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     return ledger
 
 
-def _connected(settings: LedgerSettings, store: Store) -> Ledger:
+def _connect(settings: LedgerSettings, store: Store) -> Ledger:
     if not is_server(settings):
         path = file_of(settings, store)
         file.make(path, lambda template: _in_file(template, settings, set()).close())
-        return _written(path, settings)
+        return _open_file(path, settings)
     user_files.check_files_of("ledger", settings)
     from dlq.replay.ledger.server import Server, server_url
 
@@ -56,7 +56,7 @@ def _connected(settings: LedgerSettings, store: Store) -> Ledger:
     return SqlLedger(Server(server_url(settings), lease, settings), lease)
 
 
-def _written(path: Path, settings: LedgerSettings) -> Ledger:
+def _open_file(path: Path, settings: LedgerSettings) -> Ledger:
     """Return the ledger in a file, to be written."""
     with ExitStack() as held:
         held.enter_context(file.written(path))
@@ -99,7 +99,7 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
     if not is_server(settings) and file_of(settings, store) == path:
         raise UsageError(f"the ledger is {path} already; set [ledger] url to another place")
     total = new = 0
-    with closing(_written(path, settings)) as old, closing(_connected(settings, store)) as server:
+    with closing(_open_file(path, settings)) as old, closing(_connect(settings, store)) as server:
         old.expire()
         for rows in old.all_rows():
             if any("sending" in row for row in rows):
@@ -137,15 +137,14 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
 def _shown(
     settings: LedgerSettings, store: Store, in_file: Callable[[Path, set[str]], _T]
 ) -> Iterator[_T | Ledger | None]:
-    """`opened_if_any` with what looks at a file, and adds the tables that it has looked through to those that
-    are known."""
+    """Open as `opened_if_any` does, and add the tables that were looked through to those that are known."""
     if not _exists(settings, store):
         location.check_none(store)
         yield None
         return
     location.check(settings, store)
     if is_server(settings):
-        with closing(_connected(settings, store)) as ledger:
+        with closing(_connect(settings, store)) as ledger:
             yield ledger
         return
     path = file_of(settings, store)

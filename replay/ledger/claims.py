@@ -74,8 +74,8 @@ class Claims:
         return self._ledger.claim(self._plan, open_, results)
 
     def take_claimed(self) -> tuple[int, list[Letter]] | None:
-        """(how many were asked for, those of them that are ours, in their order); the others are known
-        to the ledger. None when nothing was asked for. Raises ArchiveError."""
+        """Return how many were asked for, and those of them that are ours, in their order; the others are
+        known to the ledger. None when nothing was asked for. Raises ArchiveError."""
         if self._asked is None:
             return None
         asked, self._asked = self._asked, None

@@ -75,7 +75,7 @@ class Ledger(Protocol):
         ...
 
     def expire(self) -> int:
-        """Claims whose owner is dead or whose lease has ended become `in_doubt`; returns how many."""
+        """Make claims whose owner is dead or whose lease has ended `in_doubt`; return how many."""
         ...
 
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
@@ -88,7 +88,7 @@ class Ledger(Protocol):
         ...
 
     def counts_of_all(self) -> Mapping[str, Mapping[State, int]]:
-        """`counts` of every plan that has replays."""
+        """Return `counts` of every plan that has replays."""
         ...
 
     def entries(self, plan: str, state: State, last: int | None = None) -> list[Entry]:
@@ -104,7 +104,7 @@ class Ledger(Protocol):
         ...
 
     def sent_since(self, moment: int, plan: str) -> Iterator[Sequence[tuple[str, ...]]]:
-        """`record_id, key, state, target`, in chunks, of what another plan has sent since, or may have."""
+        """Yield chunks of `record_id, key, state, target`: what another plan has sent since, or may have."""
         ...
 
     def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:

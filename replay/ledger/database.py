@@ -56,7 +56,7 @@ class Database(Protocol):
         ...
 
     def run(self, work: Callable[[Transaction], _T], reading: bool = False) -> _T:
-        """`work` in one transaction; again from its start when a server has ended it."""
+        """Do `work` in one transaction; again from its start when a server has ended it."""
         ...
 
     def close(self) -> None:

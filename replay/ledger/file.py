@@ -83,7 +83,7 @@ def looked_at(path: Path) -> Iterator[tuple[Path, bytes]]:
         with _opening, _told(path):
             is_ours = _written[str(path)]
             place = None if is_ours else held.enter_context(_place())
-            shown = (path, b"") if place is None else _copied(Folder(path.parent), path, place)
+            shown = (path, b"") if place is None else _copy_with_log(Folder(path.parent), path, place)
         yield shown
 
 
@@ -97,8 +97,8 @@ def _place() -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _copied(folder: Folder, path: Path, place: Path) -> tuple[Path, bytes]:
-    """The log belongs to the database while its salts stay: what a checkpoint moves from it is in it, too."""
+def _copy_with_log(folder: Folder, path: Path, place: Path) -> tuple[Path, bytes]:
+    """Copy both: the log is the database's while its salts stay, and still holds what was checkpointed."""
     for _ in patience.tries(patience.AWAY, 0.001, longest=1.0):
         _check(folder, path)
         before, mark = _state(folder, path.name), _mark(folder, path.name)
@@ -125,7 +125,7 @@ def _state(folder: Folder, name: str) -> _State:
 
 
 def _mark(folder: Folder, name: str) -> bytes:
-    """Whoever writes changes it: nobody sets the time of an inode's last change."""
+    """Return what changes with each write: nobody sets the time of an inode's last change."""
     found = []
     for each in (name, f"{name}{_WAL}"):
         with suppress(FileNotFoundError), folder.open(each) as file:
@@ -178,8 +178,8 @@ def _check_journal(folder: Folder, path: Path) -> None:
 
 
 def _check_alone(folder: Folder, path: Path) -> None:
-    """`_check`, and no file that SQLite will write has another name, which may be one outside; one that
-    another process makes has two for a moment."""
+    """Check as `_check` does, and that no file that SQLite will write has another name, which may be one
+    outside; one that another process makes has two for a moment."""
     for _ in patience.tries(patience.RECHECK, patience.BLINK):
         with suppress(NotOrdinaryError):
             return _check(folder, path, alone=True)

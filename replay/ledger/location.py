@@ -62,7 +62,7 @@ def own_file(store: Store) -> Path | None:
     Raises UsageError when it lies on another host. A container has another name each time; next to an archive
     in a folder, what lies at the noted path is the ledger on every host.
     """
-    return _own_file(store, _noted(store))
+    return _own_file(store, _read_note(store))
 
 
 def _own_file(store: Store, noted: _Note | None) -> Path | None:
@@ -87,7 +87,7 @@ def _in_folder(store: Store) -> Path | None:
     return Path(store.location, FILE) if store.filesystem is None else None
 
 
-def _noted(store: Store) -> _Note | None:
+def _read_note(store: Store) -> _Note | None:
     found = store.get_many([_NOTE])
     return build(_NOTE, found[_NOTE], _note_of) if found else None
 
@@ -104,7 +104,7 @@ def check(settings: Ledger, store: Store) -> None:
 
     What the other one knows would be sent twice.
     """
-    noted = _noted(store)
+    noted = _read_note(store)
     own = _own_file(store, noted)
     configured = None if is_server(settings) else file_of(settings, store)
     if configured is not None:
@@ -138,7 +138,7 @@ def is_there(path: Path) -> bool:
 
 def check_none(store: Store) -> None:
     """Raise UsageError when the archive has a ledger at all."""
-    noted = _noted(store)
+    noted = _read_note(store)
     if noted is not None:
         raise _out_of_reach(store, noted)
 
@@ -170,7 +170,7 @@ def note(settings: Ledger, store: Store) -> None:
         now = _Note(server=settings.url.partition(":")[0])
     elif (path := file_of(settings, store)) != _in_folder(store):
         now = _Note(host=socket.gethostname(), path=str(path))
-    if _noted(store) == now:
+    if _read_note(store) == now:
         return
     hosts_may_differ = bool(now.path) and store.filesystem is not None
     with store.lock("ledger") if hosts_may_differ else nullcontext():

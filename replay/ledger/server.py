@@ -150,7 +150,7 @@ class _Asked(Transaction):
         self._is_mysql = connection.dialect.name != "postgresql"
 
     def now(self) -> int:
-        """Leases are compared between hosts, whose clocks differ."""
+        """Return the server's time: leases are compared between hosts, whose clocks differ."""
         moment = int(self._run(_CLOCKS[self.connection.dialect.name]).scalar_one())
         if not 0 <= moment <= snapshot.LATEST:
             raise ValueError("a time that no calendar has")
@@ -209,7 +209,7 @@ def _engine(url: sa.URL, idle_seconds: int, holder: Ledger | None) -> sa.Engine:
     if engine.dialect.name == "postgresql":
         sa.event.listen(engine, "do_connect", _speak_simply)
     sql_patience.bound_answers(engine, patience.ANSWER + idle_seconds)
-    sa.event.listen(engine, "connect", _telling(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
+    sa.event.listen(engine, "connect", _setter(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
     return engine
 
 
@@ -228,8 +228,8 @@ def _speak_simply(dialect: Any, _record: object, _words: object, options: dict[s
     options["cursor_factory"] = dialect.dbapi.ClientCursor
 
 
-def _telling(setting: str) -> Callable[[Any, object], None]:
-    """Tells a server, once connected. A host that is suspended in a transaction keeps its locks till then."""
+def _setter(setting: str) -> Callable[[Any, object], None]:
+    """Return what tells a server. A host that is suspended in a transaction keeps its locks till then."""
 
     def tell(connection: Any, _record: object) -> None:
         with closing(connection.cursor()) as cursor:

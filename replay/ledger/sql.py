@@ -81,7 +81,7 @@ class SqlLedger:
         return moment
 
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
-        """Return one transaction. In a file all letters are inserted as if none were known; only where one
+        """Claim in one transaction. In a file all letters are inserted as if none were known; only where one
         is, they are looked up first."""
         if self.database.is_file:  # whose answers don't get lost on the way
             with suppress(_SomeAreKnownError):
@@ -91,7 +91,7 @@ class SqlLedger:
     def _claim_new(
         self, on: Transaction, plan: str, letters: Sequence[Letter], results: Sequence[Result]
     ) -> set[str]:
-        """Nearly always nobody knows any of them: then nothing need be asked first."""
+        """Claim without a question: nearly always nobody knows any of them."""
         self._record_results(on, results)
         if self._insert(on, plan, letters) != len(letters):
             raise _SomeAreKnownError
@@ -104,7 +104,7 @@ class SqlLedger:
         def work(on: Transaction) -> set[str]:
             nonlocal mine_before
             self._record_results(on, results)
-            rows = _about(on, ("key", "state", "plan", "owner"), f"replays WHERE {_OF_KEYS}", keys)
+            rows = _select(on, ("key", "state", "plan", "owner"), f"replays WHERE {_OF_KEYS}", keys)
             known = {key for key, *_ in rows}
             mine = {key for key, state, _, owner in rows if state == "sending" and owner == self.owner}
             mine_before = mine if mine_before is None else mine_before
@@ -117,7 +117,7 @@ class SqlLedger:
         return self.database.run(work)
 
     def renew(self, keys: Sequence[str]) -> set[str]:
-        """Puts the end of the lease off for what is still `sending` and ours."""
+        """Put the end of the lease off for what is still `sending` and ours."""
 
         def work(on: Transaction) -> set[str]:
             _change(on, _RENEW, keys, self._now(on) + self._lease, self.owner)
@@ -130,7 +130,7 @@ class SqlLedger:
         self.database.run(lambda on: self._record_results(on, results))
 
     def expire(self) -> int:
-        """Owners are looked up on this host; for those of other hosts the lease alone counts."""
+        """Look up owners of this host; for those of other hosts the lease alone counts."""
 
         def work(on: Transaction) -> int:
             moment = self._now(on)
@@ -149,14 +149,14 @@ class SqlLedger:
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
         """Return the states of keys, asked in chunks, so that no statement has too many parameters."""
         wanted = ("key", "state"), f"replays WHERE {_OF_KEYS}", keys
-        return dict(self.database.run(lambda on: _about(on, *wanted), reading=True))
+        return dict(self.database.run(lambda on: _select(on, *wanted), reading=True))
 
     def counts(self, plan: str) -> Mapping[State, int]:
-        """Counted by the database; states without replays are absent."""
+        """Let the database count; states without replays are absent."""
         return dict(self._select(("state", "count(*)"), "replays WHERE plan = ? GROUP BY state", plan))
 
     def counts_of_all(self) -> Mapping[str, Mapping[State, int]]:
-        """Return all in one query: none for each plan, which would look at all rows."""
+        """Count in one query: none for each plan, which would look at all rows."""
         found: dict[str, dict[State, int]] = {}
         for plan, state, count in self._select(("plan", "state", "count(*)"), "replays GROUP BY plan, state"):
             found.setdefault(plan, {})[state] = count
@@ -169,29 +169,29 @@ class SqlLedger:
         return [Entry(*row) for row in reversed(self._select(Entry._fields, wanted + limit, plan, state))]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
-        """Return one transaction, in chunks; from states that reconcile may leave."""
+        """Resolve in one transaction, in chunks; from states that reconcile may leave."""
         return self.database.run(lambda on: self._resolve(on, keys, state, detail))
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
-        """Page by page in the order of the keys, each a query of its own."""
-        for chunk in self._paged(REPLAYS.names):
+        """Yield page by page in the order of the keys, each a query of its own."""
+        for chunk in self._pages(REPLAYS.names):
             yield tuple(zip(*chunk, strict=True))
 
     def sent_since(self, moment: int, plan: str) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """Page by page, as `rows`; by the time of the last change."""
+        """Yield page by page, as `rows`; by the time of the last change."""
         chosen = f"{_one_of(SENT)} AND updated_at >= ? AND plan <> ? AND"
-        return self._paged(("record_id", "key", "state", "target"), chosen, moment, plan)
+        return self._pages(("record_id", "key", "state", "target"), chosen, moment, plan)
 
     def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """Page by page, as `rows`."""
-        return self._paged(COLUMNS)
+        """Yield page by page, as `rows`."""
+        return self._pages(COLUMNS)
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Inserts that leave known keys alone, in one transaction."""
+        """Insert what has no known key, in one transaction."""
         return self.database.run(lambda on: _insert(on, COLUMNS, rows))
 
     def forget(self, keys: Sequence[str]) -> int:
-        """Deletes rows of the state dismissed alone."""
+        """Delete rows of the state dismissed alone."""
         return self.database.run(lambda on: _change(on, _FORGET, keys))
 
     def version(self) -> tuple[int, ...]:
@@ -201,7 +201,7 @@ class SqlLedger:
         return row
 
     def events(self) -> list[Event]:
-        """Return one query, by number."""
+        """Return them by number, of one query."""
         return [event_of(text) for (text,) in self._select(("event",), "events ORDER BY number")]
 
     def append(self, events: Sequence[Event]) -> None:
@@ -217,7 +217,7 @@ class SqlLedger:
     def _select(self, columns: Sequence[str], rest: str, *values: Any) -> Sequence[tuple[Any, ...]]:
         return self.database.run(lambda on: on.select(columns, rest, values), reading=True)
 
-    def _paged(
+    def _pages(
         self, columns: Sequence[str], chosen: str = "", *values: Any
     ) -> Iterator[Sequence[tuple[Any, ...]]]:
         wanted = f'replays WHERE {chosen} "key" > ? ORDER BY "key" LIMIT {_CHUNK_OF_ROWS}'
@@ -229,13 +229,13 @@ class SqlLedger:
             after = chunk[-1][place]
 
     def close(self) -> None:
-        """Lets go of the database."""
+        """Let go of the database."""
         self.database.close()
         if self._at_close:
             self._at_close()
 
     def _ours(self, on: Transaction, keys: Sequence[str]) -> set[str]:
-        return {key for (key,) in _about(on, ("key",), _OURS, keys, self.owner)}
+        return {key for (key,) in _select(on, ("key",), _OURS, keys, self.owner)}
 
     def _insert_new(self, on: Transaction, plan: str, letters: Sequence[Letter]) -> set[str]:
         keys = [letter.key for letter in letters]
@@ -276,28 +276,28 @@ class SqlLedger:
 
 
 def _insert(on: Transaction, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
-    return sum(_checked(on.insert_new("replays", columns, some), len(some)) for some in _chunks(rows))
+    return sum(_count(on.insert_new("replays", columns, some), len(some)) for some in _chunks(rows))
 
 
-def _about(
+def _select(
     on: Transaction, columns: Sequence[str], rest: str, keys: Sequence[str], *values: Any
 ) -> list[tuple[Any, ...]]:
-    """Ask about these keys, of which `rest` names no place."""
-    return [row for some in _chunks(keys) for row in on.select(columns, _for(some, rest), (*values, *some))]
+    """Select the rows of these keys, of which `rest` names no place."""
+    return [row for some in _chunks(keys) for row in on.select(columns, _fill(some, rest), (*values, *some))]
 
 
 def _change(on: Transaction, statement: str, keys: Sequence[str], *values: Any) -> int:
     """Change the rows of these keys, of which the statement names no place; return how many were changed."""
     return sum(
-        _checked(on.change(_for(some, statement), (*values, *some)), len(some)) for some in _chunks(keys)
+        _count(on.change(_fill(some, statement), (*values, *some)), len(some)) for some in _chunks(keys)
     )
 
 
-def _for(keys: Sequence[str], statement: str) -> str:
+def _fill(keys: Sequence[str], statement: str) -> str:
     return statement.format(", ".join("?" * len(keys)))
 
 
-def _checked(changed: int, most: int) -> int:
+def _count(changed: int, most: int) -> int:
     """Return how many rows a statement has changed, by what the database says. Raises ValueError where that
     cannot be."""
     if not 0 <= changed <= most:

@@ -54,7 +54,7 @@ def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | No
     made = digest if letter.content.startswith(_OF_VALUES) else digest_of_pieces
     if made(record, letter.target, edited) != letter.content:
         return None
-    bound = _bound(record, edited)
+    bound = _bound_columns(record, edited)
     if bound is SENT_COLUMNS:
         return record
     bare = [*_EMPTY]
@@ -63,7 +63,7 @@ def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | No
     return Record._make(bare)
 
 
-def _bound(record: Record, edited: bool) -> tuple[str, ...]:
+def _bound_columns(record: Record, edited: bool) -> tuple[str, ...]:
     """Return the columns by which a letter is sent: the property block and a few beside it, more where it was
     edited, or has no block."""
     return _columns_of(_kind_bound(record, edited))
@@ -96,7 +96,7 @@ def _as_bytes(value: Any) -> bytes:
 
 def digest_of_pieces(record: Record, target: Target, edited: bool) -> str:
     made = sha256()
-    for name in _bound(record, edited):
+    for name in _bound_columns(record, edited):
         for piece in _pieces(getattr(record, name)):
             made.update(piece)
     for piece in _pieces(target):

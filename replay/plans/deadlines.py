@@ -102,7 +102,7 @@ def deadlines(record: Record, dropped: Collection[str], has_hint: bool | None = 
     """Yield what the letter says of itself; `dropped` are names of headers and properties that are not sent.
     `has_hint`: what `with_hints` has said of its body, where that was asked."""
     [look_inside] = with_hints([record.body]) if has_hint is None else [has_hint]
-    for field in (*_named(record, dropped), *(_in_body(record) if look_inside else ())):
+    for field in (*_deadline_fields(record, dropped), *(_in_body(record) if look_inside else ())):
         kind = _kind(field.name)
         moment = _moment(field, kind) if kind else None
         if kind and moment:
@@ -119,15 +119,15 @@ def _kind(name: str) -> _Kind | None:
     return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(word)), None)
 
 
-def _named(record: Record, dropped: Collection[str]) -> Iterator[_Field]:
+def _deadline_fields(record: Record, dropped: Collection[str]) -> Iterator[_Field]:
     for kind, fields in (("header", record.headers), ("property", record.properties)):
-        for name in _telling(tuple(fields)) if fields else ():
+        for name in _deadline_names(tuple(fields)) if fields else ():
             if name not in dropped and fields[name] != _NONE:
                 yield _Field(f"{kind} {name[:_LONGEST_NAME]}", name, fields[name], record.published_at)
 
 
 @lru_cache(maxsize=256)
-def _telling(names: tuple[str, ...]) -> Sequence[str]:
+def _deadline_names(names: tuple[str, ...]) -> Sequence[str]:
     """Return those of these names that tell a deadline; letters of one kind all have the same names."""
     return [*filter(_kind, names)]
 

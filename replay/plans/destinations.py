@@ -123,16 +123,16 @@ class Destinations:
 
     def why_temporary(self, destination: Destination) -> str | None:
         """Return what shows that it lived, or lives, with a connection; None where nothing does."""
-        return self._known(destination).temporary or why_temporary(destination[1])
+        return self._limits_of(destination).temporary or why_temporary(destination[1])
 
     def refused_die_again(self, destination: Destination) -> bool:
         """Return whether what it refuses is a dead letter once more."""
-        return self._known(destination).refused_die_again
+        return self._limits_of(destination).refused_die_again
 
     def why_no_room(self, destination: Destination, size: int) -> str | None:
         """Return why one more letter of so many bytes would be lost there, or something through it; None
         where it has room, which it takes."""
-        limits = self._known(destination)
+        limits = self._limits_of(destination)
         if limits.letters is None and limits.size is None:
             return None
         fits = limits.letters is None or self._taken[destination] < limits.letters
@@ -144,7 +144,7 @@ class Destinations:
 
     def says_nothing_of(self, destination: Destination) -> bool:
         """Return whether nothing is known by which any letter that goes there would be lost."""
-        limits = self._known(destination)
+        limits = self._limits_of(destination)
         return limits.letters is limits.size is None and not self.why_uncovered(destination)[1]
 
     def why_uncovered(self, destination: Destination) -> tuple[str, str]:
@@ -172,7 +172,7 @@ class Destinations:
                     found.setdefault((fate.kind, fate.name), []).append(fate)
         return found
 
-    def _known(self, destination: Destination) -> Limits:
+    def _limits_of(self, destination: Destination) -> Limits:
         return self._limits.get(destination, _NONE_KNOWN)
 
 

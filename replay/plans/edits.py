@@ -141,7 +141,7 @@ def _with_properties(record: Record, block: bytes | None, wanted: Mapping[str, A
 
 
 def _only_texts(what: str, values: Mapping[str, Any]) -> None:
-    """Here a value is a text; a number or a truth value is written as one."""
+    """Check that a value is a text; a number or a truth value is written as one."""
     for name, value in values.items():
         if value is None or isinstance(value, dict | list):
             raise UsageError(f"{what} {name!r} must be text, not {json.dumps(value)[:60]}")
@@ -151,7 +151,7 @@ NO_EDITS = Edits({})
 
 
 def parse(lines: Iterable[bytes], place: str) -> Edits:
-    """Edits from JSONL; raises UsageError naming `place` and the line."""
+    """Read edits from JSONL; raises UsageError naming `place` and the line."""
     found: dict[str, bytes] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -177,7 +177,7 @@ def parse(lines: Iterable[bytes], place: str) -> Edits:
 
 
 def read(path: str) -> Edits:
-    """Edits from a file of the user's, unpacked if its name ends in .gz; raises UsageError."""
+    """Read edits from a file of the user's, unpacked if its name ends in .gz; raises UsageError."""
     try:
         with open_binary(path) as file:
             return parse(lines_of(file, path), path)

@@ -161,13 +161,13 @@ class Picker:
             return reason
         return (
             advised_against(record.record_id, candidate.advice, self._wanted)
-            or self._replaced(record)
+            or self._why_superseded(record)
             or self._sent_elsewhere(candidate, known)
             or self._twin_sent(record, known)
-            or self._closed(candidate.destination)
+            or self._why_closed(candidate.destination)
             or self._twin(candidate)
             or self._risk(candidate)
-            or self._losing(candidate)
+            or self._why_lost(candidate)
         )
 
     def _why_done(self, candidate: Candidate, state: State, known: Known) -> str | None:
@@ -187,7 +187,7 @@ class Picker:
             self.destinations.refused_die_again(candidate.destination) or candidate.letter.key in known.back
         )
 
-    def _replaced(self, record: Record) -> str | None:
+    def _why_superseded(self, record: Record) -> str | None:
         """Take superseded as advice to check first; where its source says never, only an id takes it in."""
         why = self.superseded.why.get(record.record_id)
         if why is None:
@@ -217,7 +217,7 @@ class Picker:
         has_twin = record.record_id in known.twins
         return "twin_sent" if has_twin and not self._wanted.takes(record.record_id) else None
 
-    def _closed(self, destination: Destination) -> str | None:
+    def _why_closed(self, destination: Destination) -> str | None:
         if destination in self._open:
             return None
         why = self.destinations.why_temporary(destination)
@@ -289,17 +289,17 @@ class Picker:
                 self.tally.warn(said)
         return {}
 
-    def _losing(self, candidate: Candidate) -> str | None:
+    def _why_lost(self, candidate: Candidate) -> str | None:
         """Say that its target would lose it, at once or when it dies again."""
         destination = candidate.destination
         if destination in self._unremarked:
             return None
-        why = self._uncovered(candidate) or self._no_room(candidate)
+        why = self._why_uncovered(candidate) or self._no_room(candidate)
         if not (why or self._needs_coverage) and self.destinations.says_nothing_of(destination):
             self._unremarked.add(destination)
         return why
 
-    def _uncovered(self, candidate: Candidate) -> str | None:
+    def _why_uncovered(self, candidate: Candidate) -> str | None:
         """Say that a letter that dies again would be lost; its source may want it left out then."""
         verdict, why = self.destinations.why_uncovered(candidate.destination)
         source = self._sources.get(candidate.record.source)

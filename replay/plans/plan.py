@@ -144,14 +144,14 @@ class _Planner:
             if (found := self._candidate(record, _as_classified(record, origin), place, advice))
         ]
         self._picker.destinations.learn([one.destination for one in candidates], self._wanted.to)
-        known = self._known(rows, [one.letter.key for one in candidates])
+        known = self._look_up(rows, [one.letter.key for one in candidates])
         hints = deadlines.with_hints([one.record.body for one in candidates])
         for candidate, has_hint in zip(candidates, hints, strict=True):
             candidate.has_hint = has_hint
             if self._picker.take(candidate, known):
                 yield candidate.letter
 
-    def _known(self, rows: pa.RecordBatch, keys: Sequence[str]) -> Known:
+    def _look_up(self, rows: pa.RecordBatch, keys: Sequence[str]) -> Known:
         ids = rows["record_id"].to_pylist()
         is_known = rows["replay_state"].null_count < rows.num_rows
         states = self._ledger.states(keys) if self._ledger else {}
@@ -191,7 +191,7 @@ class _Planner:
             yield owners.advise(source, advised, oldest)
 
     def _without_dismissed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Nothing takes these in but `dlq dismiss --undo`."""
+        """Leave these out, which nothing takes in but `dlq dismiss --undo`."""
         closed = pc.fill_null(pc.equal(rows["replay_state"], "dismissed"), False)
         if count := pc.sum(closed).as_py():
             self._picker.tally.left_out["dismissed"] += count

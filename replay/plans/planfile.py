@@ -324,13 +324,13 @@ def check(store: Store, plan: str) -> Checked:
             sums.append(sha256(piece).digest())
             lines += piece.count(b"\n")
     if digest_of(header, running) != header.digest:
-        raise _changed(plan)
+        raise _changed_error(plan)
     if lines != header.letters:
         raise ArchiveError(f"plan {plan} is damaged: it says {header.letters} letters, and has {lines}")
     return Checked(store, header, sums)
 
 
-def _changed(plan: str) -> UsageError:
+def _changed_error(plan: str) -> UsageError:
     return UsageError(f"plan {plan} was changed after it was made; make a new one with `dlq replay plan`")
 
 
@@ -349,7 +349,7 @@ def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Ite
     ArchiveError where a line is damaged."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
-        pieces = _pieces(file, plan) if sums is None else _known(file, plan, sums)
+        pieces = _pieces(file, plan) if sums is None else _checked_pieces(file, plan, sums)
         for number, line in enumerate(_lines_of(pieces)):
             try:
                 letter = _letter(number, line)
@@ -408,12 +408,12 @@ def _pieces(file: IO[bytes], plan: str) -> Iterator[bytes]:
         yield piece
 
 
-def _known(file: IO[bytes], plan: str, sums: Sequence[bytes]) -> Iterator[bytes]:
+def _checked_pieces(file: IO[bytes], plan: str, sums: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the rest of a plan that was looked through already."""
     for known in sums:
         piece = file.read(COPY_BYTES)
         if sha256(piece).digest() != known:
-            raise _changed(plan)
+            raise _changed_error(plan)
         yield piece
 
 
@@ -461,7 +461,7 @@ def digest_of(header: Header, lines: Any) -> str:
 
 
 def _header(plan: str, line: bytes) -> Header:
-    return build(name_of(plan), line, partial(_made, plan))
+    return build(name_of(plan), line, partial(_build_header, plan))
 
 
 _SMALL = 16 * 1024
@@ -469,7 +469,7 @@ _small_header = lru_cache(maxsize=1024)(_header)
 """Who shows a list of plans reads all headers again and again."""
 
 
-def _made(plan: str, document: Mapping[str, Any]) -> Header:
+def _build_header(plan: str, document: Mapping[str, Any]) -> Header:
     header = documents.build(Header, document)
     if header.plan != plan:
         raise ValueError(f"it says that it is plan {quote_value(header.plan)}")

@@ -132,7 +132,7 @@ class _Look:
             self._proof.unlooked = {n: why for n, one in enumerate(self._letters) if one.is_asked}
         best = self._newest()
         for number, one in enumerate(self._letters):
-            if one.is_asked and (why := str(self._proof.newer.get(number, "") or self._by(number, best))):
+            if one.is_asked and (why := str(self._proof.newer.get(number, "") or self._newer(number, best))):
                 self._found.why[one.record_id] = why
             elif number in self._proof.unlooked:
                 self._found.unlooked[self._proof.unlooked[number]] += 1
@@ -148,7 +148,7 @@ class _Look:
 
     def _read(self) -> Iterator[Sought]:
         """Yield the letters that may go, then those of their keys that were replayed."""
-        yield from self._of(self._chosen, self._asked.goes, self._asked.columns, is_asked=True)
+        yield from self._select(self._chosen, self._asked.goes, self._asked.columns, is_asked=True)
         confirmed = f"replay_state = 'confirmed' AND {self._same_key}"
         ids = pa.array([one for (one,) in self._rows(f"SELECT record_id FROM letters WHERE {confirmed}")])
         sent = self._asked.sent.filter(pc.is_in(self._asked.sent["record_id"], ids.cast(pa.string())))
@@ -156,9 +156,9 @@ class _Look:
         again = {row["record_id"] for row in sent.to_pylist() if row["key"] in back}
         lives = lambda rows: [one not in again for one in rows["record_id"].to_pylist()]  # noqa: E731
         if len(sent):
-            yield from self._of(confirmed, lives, (), is_asked=False)
+            yield from self._select(confirmed, lives, (), is_asked=False)
 
-    def _of(self, where: str, goes: _Goes, columns: Sequence[str], is_asked: bool) -> Iterator[Sought]:
+    def _select(self, where: str, goes: _Goes, columns: Sequence[str], is_asked: bool) -> Iterator[Sought]:
         loader = Loader(self._asked.store, _COLUMNS)
         for rows in views.segment_rows(self._asked.connection, where, ("record_id", *columns)):
             found = rows.filter(pa.array(goes(rows), pa.bool_()))
@@ -195,8 +195,8 @@ class _Look:
         sent, before = (self._letters[n].published_at for n in (number, other))
         return sent is not None and before is not None and sent > before
 
-    def _by(self, number: int, best: Mapping[tuple[bool, _Group], int]) -> str:
-        """Return the letter that has replaced this one, in words; empty: none has."""
+    def _newer(self, number: int, best: Mapping[tuple[bool, _Group], int]) -> str:
+        """Return which newer letter has replaced this one, in words; empty: none has."""
         for is_asked, became in _BECAME.items():
             other = best.get((is_asked, self._letters[number].group), number)
             if not (is_asked and self._asked.in_order) and self._is_newer(other, number):

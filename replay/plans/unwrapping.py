@@ -117,17 +117,17 @@ def _members(text: str) -> dict[str, _Member]:
     """Return the members of an object, whose depth was looked at before. Raises ValueError, UsageError."""
     _JSON.decode(text)
     found: dict[str, _Member] = {}
-    at = _past(text, 1)
+    at = _skip_between(text, 1)
     while text[at] != "}":
         name, at = _JSON.raw_decode(text, at)
-        start = _past(text, at)
+        start = _skip_between(text, at)
         value, end = _JSON.raw_decode(text, start)
         found[name] = _Member(value, start, end)
-        at = _past(text, end)
+        at = _skip_between(text, end)
     return found
 
 
-def _past(text: str, at: int) -> int:
+def _skip_between(text: str, at: int) -> int:
     found = _BETWEEN.match(text, at)
     return at if found is None else found.end()
 
@@ -262,7 +262,7 @@ def _message(value: Any, text: str) -> bytes:
 
 
 def _from_text(text: str) -> bytes:
-    decoded = _decoded(text)
+    decoded = _decode(text)
     if decoded is not None and _is_json(decoded):
         return decoded
     if _MAYBE_ENCODED.fullmatch(text) or _LOST in text:
@@ -270,7 +270,7 @@ def _from_text(text: str) -> bytes:
     return text.encode()
 
 
-def _decoded(text: str) -> bytes | None:
+def _decode(text: str) -> bytes | None:
     """Return what a text is the base64 of."""
     try:
         return b64decode(text, validate=True) or None
@@ -293,7 +293,7 @@ def _headers(found: Any, text_of: Callable[[str, Any], Any]) -> dict[str, Any]:
 
 def _as_written(name: str, value: Any) -> Any:
     """Return a header as it stands there, where it is no container and does not look like encoded bytes."""
-    decoded = _decoded(value) if isinstance(value, str) else None
+    decoded = _decode(value) if isinstance(value, str) else None
     if isinstance(value, dict | list) or (decoded is not None and _printable(decoded) is not None):
         raise UsageError(f"its header {name[:40]!r} may be encoded in a way that is not told")
     return value
@@ -303,7 +303,7 @@ def _from_bytes(name: str, value: Any) -> Any:
     """Return a header as .NET has it: a text is there as bytes, which its JSON writes as base64."""
     if isinstance(value, dict) and value.keys() == _BYTES_OF_NET:
         value = value["$value"]
-    decoded = _decoded(value) if isinstance(value, str) else None
+    decoded = _decode(value) if isinstance(value, str) else None
     text = value if decoded is None else _printable(decoded)
     if isinstance(value, dict | list) or (text is None and value is not None):
         raise UsageError(f"its header {name[:40]!r} is no text and no number")

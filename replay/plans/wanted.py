@@ -63,11 +63,11 @@ class Wanted:
         return edited if self.where is None else f"({self.where}\n) or {edited}"
 
     def takes(self, record_id: str) -> bool:
-        """Return the user insists, or names this letter: advice does not leave it out."""
+        """Return whether the user insists, or names this letter: advice does not leave it out."""
         return self.any_advice or self.names(record_id)
 
     def names(self, record_id: str) -> bool:
-        """The user means this letter, by its id or by editing it."""
+        """Return whether the user means this letter, by its id or by editing it."""
         return self._names_ids or record_id in self.edits.changed
 
     @cached_property

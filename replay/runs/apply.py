@@ -96,7 +96,7 @@ class Send(Protocol):
     and whoever knows that asks whether the plan has ended."""
 
     def __call__(self, at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
-        """Raises UsageError for a plan in order without a word of whose turn it is."""
+        """Send the letters. Raises UsageError for a plan in order without a word of whose turn it is."""
 
 
 def apply(
@@ -203,12 +203,12 @@ def _check_bound(plan: planfile.Checked) -> None:
 
 
 def forget_ended(store: Store, ledger: Ledger, header: Header, brokers: Brokers) -> list[str]:
-    """As `forget`, where nothing of the plan is open."""
+    """Do as `forget` does, where nothing of the plan is open."""
     return forget(header, brokers) if status.has_ended(store, ledger, header) else []
 
 
 def forget(header: Header, brokers: Brokers) -> list[str]:
-    """Nothing of the plan is open: remove its witnesses and markers; returns where that failed, and why."""
+    """Remove witnesses and markers of a plan with nothing open; return where that failed, and why."""
     failed = []
     for broker in header.brokers:
         witness = header.leaves_witness(broker)
@@ -328,8 +328,8 @@ class _Sender:
         try:
             if publisher.anchor:
                 self._keep_bounds(publisher.anchor)
-            for sent in publisher.publish(self._outgoing(letters), self._claims.note_writing):
-                letter, state = self._answered(sent)
+            for sent in publisher.publish(self._claim_letters(letters), self._claims.note_writing):
+                letter, state = self._take_answer(sent)
                 self._run.sent -= state == "planned"
                 if state == "refused" or sent.outcome == "unsent":
                     self._name_refused(letter, sent.detail or "", _NAMED_AS[state])
@@ -375,8 +375,8 @@ class _Sender:
         return []
 
     def _leave_in_doubt(self, letter: Letter, lost: str) -> Sequence[Letter] | None:
-        """Nothing is sent again, and the rest goes; unless nothing was answered since the last time: then the
-        letters are not what ends the connections."""
+        """Return nothing to send again: the rest goes. None where nothing was answered since the last time:
+        then the letters are not what ends the connections."""
         answered = sum(self._run.outcomes.values()) - self._run.outcomes.get("in_doubt", 0)
         if answered == self._answered_before:
             return None
@@ -395,7 +395,7 @@ class _Sender:
             self._run.outcomes["in_doubt"] -= 1
         self._count(state)
 
-    def _outgoing(self, letters: Iterator[Letter]) -> Iterator[Outgoing]:
+    def _claim_letters(self, letters: Iterator[Letter]) -> Iterator[Outgoing]:
         """Yield letters to send. When the ledger or the archive fails this ends, so that what is in flight is
         still answered."""
         try:
@@ -429,18 +429,18 @@ class _Sender:
                 continue
             outgoing = edits.planned_outgoing(letter, record, changes, keep, letter.segment in bound)
             if outgoing is None:
-                self._answered(Sent(letter.number, "refused", _CHANGED))
+                self._take_answer(Sent(letter.number, "refused", _CHANGED))
                 self._run.changed.append(letter.record_id)
                 continue
             if not is_allowed(letter.target, targets):
-                self._answered(Sent(letter.number, "refused", _NOT_ALLOWED))
+                self._take_answer(Sent(letter.number, "refused", _NOT_ALLOWED))
                 continue
             self._run.sent += 1
             self._given_at = now()
             self._run.places[letter.broker, letter.target] += 1
             yield outgoing
 
-    def _answered(self, sent: Sent) -> tuple[Letter, State]:
+    def _take_answer(self, sent: Sent) -> tuple[Letter, State]:
         letter, state = self._claims.take_answer(sent)
         self._count(state)
         return letter, state

@@ -69,26 +69,26 @@ def _of_place(
 
 
 def _of_each(since: float, before: Consumption | None, now: Consumption, sent: int, gone: int) -> Consumed:
-    """Nothing is left, or as many were acknowledged as lay there with them, by numbers that are younger than
-    the letters. What died is acknowledged, too, on some brokers: it may not count twice."""
-    done = _acknowledged(before, now)
+    """Return "consumed" if nothing is left, or as many were acknowledged as lay there with them, by numbers
+    younger than the letters. What died is acknowledged, too, on some brokers: it may not count twice."""
+    done = _count_acknowledged(before, now)
     if now.unacknowledged is not None and since < now.age:
         return "waiting"
-    if _lying(now):
-        lay_before = _lying(before) if before else 0
+    if _backlog(now):
+        lay_before = _backlog(before) if before else 0
         return "consumed" if done is not None and done >= sent + lay_before else "waiting"
     if done is None:
         return "taken"
     return "consumed" if done + gone >= sent else "held"
 
 
-def _lying(one: Consumption) -> int:
+def _backlog(one: Consumption) -> int:
     return max(one.waiting, one.unacknowledged or 0)
 
 
 def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: int) -> Consumed:
     lay_before = before.waiting if before else 0
-    done = _acknowledged(before, now)
+    done = _count_acknowledged(before, now)
     if done is not None and done + gone >= sent + lay_before:
         return "consumed"
     if now.waiting > min(lay_before, sent):
@@ -98,7 +98,7 @@ def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: 
     return "consumed" if done + gone >= sent else "held"
 
 
-def _acknowledged(before: Consumption | None, now: Consumption) -> int | None:
+def _count_acknowledged(before: Consumption | None, now: Consumption) -> int | None:
     """Return how many were acknowledged since `before`; a counter that has begun anew counts from nothing."""
     if now.acknowledged is None or (before is not None and before.acknowledged is None):
         return None

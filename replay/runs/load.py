@@ -45,17 +45,17 @@ class Loader:
     def check(self, segments: Mapping[str, str], plan: str) -> None:
         """Check that the archive still holds what the plan was made from; raises UsageError before anything
         is sent."""
-        stem = self._lacking(segments)
+        stem = self._find_changed(segments)
         if stem is not None:
             self._look()  # `dlq retain` may have written it again meanwhile
-            stem = self._lacking(segments)
+            stem = self._find_changed(segments)
         if stem is not None:
             raise UsageError(
                 f"plan {plan} names letters of segment {stem}, which is no longer in the archive "
                 "as it was; make a new plan with `dlq replay plan`"
             )
 
-    def _lacking(self, segments: Mapping[str, str]) -> str | None:
+    def _find_changed(self, segments: Mapping[str, str]) -> str | None:
         """Return the first of these segments that is not as its digest says, or not there."""
         for stem, digest in segments.items():
             manifest = self._manifests.get(stem)
@@ -111,7 +111,7 @@ class Loader:
         self._stem = self._manifest(stem).stem
 
     def _by_id(self, letters: Sequence[Located]) -> list[Record]:
-        """Compaction has moved the rows, so that only their ids still say where they are."""
+        """Find them by id: compaction has moved the rows, so that only their ids still say where they are."""
         import pyarrow.compute as pc  # as long as all of the rest takes to import
 
         ids = pa.array([letter.record_id for letter in letters], pa.string())
@@ -147,7 +147,7 @@ def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
 
 
 def _read_lean(file: pq.ParquetFile) -> pa.Table | None:
-    """Return None where a letter has no property block, or they are of several kinds of brokers."""
+    """Return the lean table; None where a letter has no property block, or brokers are of several kinds."""
     kinds = {*file.read(columns=["broker_kind"])["broker_kind"].to_pylist()}
     sent = plugin_of(kinds.pop()).sent_columns if len(kinds) == 1 else None
     if sent is None:

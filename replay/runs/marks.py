@@ -54,10 +54,10 @@ class Mark:
         if boot := boot_id():
             head = json.dumps({"owner": self._owner, "boot": boot}).encode().ljust(OWNER_BYTES)
             with suppress(OSError):
-                self._reached = self._made(head + bytes(self._letters))
+                self._reached = self._create_file(head + bytes(self._letters))
         return self
 
-    def _made(self, content: bytes) -> mmap.mmap:
+    def _create_file(self, content: bytes) -> mmap.mmap:
         with open(self._folder.create(self._name), "w+b") as file:
             try:
                 file.write(content)
@@ -90,12 +90,12 @@ class Mark:
 
 
 def expire(store: Store, ledger: Ledger, plan: str) -> Counter[State]:
-    """`Ledger.expire`, and then write what the marks of the dead tell of `plan`; returns how many letters
+    """Do `Ledger.expire`, and then write what the marks of the dead tell of `plan`; return how many letters
     went to each state. The caller holds the plan's lock, so that nobody sends them meanwhile."""
     ledger.expire()
     moved: Counter[State] = Counter()
     folder = _folder(store)
-    for name, owner, reached in _of_the_dead(folder, plan):
+    for name, owner, reached in _dead_marks(folder, plan):
         shown: dict[tuple[State, str], list[str]] = {}
         for entry in ledger.entries(plan, "in_doubt"):
             told = _SHOWN.get(reached[entry.number : entry.number + 1])
@@ -107,8 +107,8 @@ def expire(store: Store, ledger: Ledger, plan: str) -> Counter[State]:
     return moved
 
 
-def _of_the_dead(folder: Folder, plan: str) -> Iterator[tuple[str, str, bytes]]:
-    """(its file, owner, a byte per letter) of each mark that counts here, and whose process is no more."""
+def _dead_marks(folder: Folder, plan: str) -> Iterator[tuple[str, str, bytes]]:
+    """Yield file, owner and a byte per letter of each mark that counts here, and whose process is no more."""
     for name in sorted(folder.names(_LOCKS)):
         if not (name.startswith(f"{_LOCKS}/{plan}.") and name.endswith(".mark")):
             continue

@@ -194,7 +194,7 @@ _EARLY = "an older letter of their key is left out, and comes after them if it g
 
 
 def _some_of(record_ids: Sequence[str]) -> str:
-    """A key itself may be nothing for everybody who sees a plan."""
+    """Name some of these letters by their ids: a key itself may be nothing for everybody who sees a plan."""
     more = ", …" if len(record_ids) > _NAMED else ""
     return ", ".join(one[:_ID_DIGITS] for one in record_ids[:_NAMED]) + more
 

@@ -55,7 +55,7 @@ class Stop:
             self._store.delete(name)
 
     def __call__(self) -> bool:
-        """Looks into the archive twice a second at most."""
+        """Look into the archive twice a second at most."""
         if not self._asked and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + patience.RECHECK
             self._asked = self._read(_stop_name(self._plan)) is not None

@@ -111,7 +111,7 @@ class Turns:
         return [turn.record_id for line in self._lines.values() for turn in line.turns[line.at :]]
 
     def note_dead(self, keys: Iterable[str]) -> int:
-        """The letters of these replays are dead again; how many of the plan are by now."""
+        """Note that the letters of these replays are dead again; return how many of the plan are by now."""
         self._dead.update(key for key in keys if key in self._line_of)
         return len(self._dead)
 
