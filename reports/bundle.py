@@ -58,7 +58,7 @@ def members(
             _rows(connection, f"SELECT {_CLASSIFIED} FROM letters ORDER BY source, record_id"),
         ),
         ("incidents.jsonl", _rows(connection, "FROM incidents ORDER BY incident_id")),
-        ("planned.jsonl", _planned(store, connection, plans)),
+        ("planned.jsonl", _planned_letters(store, connection, plans)),
         ("plans.jsonl", (asdict(planfile.load(store, plan)) for plan in plans)),
         ("replays.jsonl", _rows(connection, _REPLAYS)),
         ("audit.jsonl", _audit(connection, said, plans)),
@@ -70,13 +70,13 @@ def members(
 def write(sink: BinaryIO, about: Mapping[str, Any], found: Iterable[_Member]) -> Mapping[str, int]:
     """Write a bundle; `about` opens its manifest. Returns how many lines each member has."""
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as bundle:
-        files = [_written(bundle, name, lines) for name, lines in found]
+        files = [_write_member(bundle, name, lines) for name, lines in found]
         document = {"format": _FORMAT, **about, "files": files}
-        _written(bundle, _MANIFEST, [json.dumps(document, indent=2).encode() + b"\n"])
+        _write_member(bundle, _MANIFEST, [json.dumps(document, indent=2).encode() + b"\n"])
     return {file["name"]: file["lines"] for file in files}
 
 
-def _written(bundle: zipfile.ZipFile, name: str, lines: Iterable[bytes]) -> dict[str, Any]:
+def _write_member(bundle: zipfile.ZipFile, name: str, lines: Iterable[bytes]) -> dict[str, Any]:
     member = zipfile.ZipInfo(name, _EARLIEST)
     member.compress_type = zipfile.ZIP_DEFLATED
     member.external_attr = _OWNER_ALONE
@@ -104,7 +104,7 @@ def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, parameters: Sequenc
     yield from run(connection, sql, parameters).objects()
 
 
-def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[str]) -> _Rows:
+def _planned_letters(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[str]) -> _Rows:
     """Yield what plans hold of these letters; the plans that hold any are noted in `plans`."""
     for plan in planfile.ids(store):
         letters = planfile.letters(store, plan)

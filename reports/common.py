@@ -47,14 +47,14 @@ def gather(connection: "duckdb.DuckDBPyConnection") -> list[Trait]:
     rows = [*run(connection, _SQL.format(views.on_page(page))).rows]
     counted: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for *values, headers in rows:
-        for name, is_header, value in _said(values, dict(headers or {})):
+        for name, is_header, value in _fields(values, dict(headers or {})):
             counted[name, is_header][value] += 1
     found = [_trait(*named, values, len(rows)) for named, values in counted.items()]
     often = [one for one in found if one.values[0][1] >= _LEAST_SHARE and len(rows) > 1]
     return sorted(often, key=lambda one: -one.values[0][1])[:_MOST]
 
 
-def _said(values: Sequence[Any], headers: Mapping[str, str]) -> Iterator[tuple[str, bool, str]]:
+def _fields(values: Sequence[Any], headers: Mapping[str, str]) -> Iterator[tuple[str, bool, str]]:
     for name, value in zip(_COLUMNS.values(), values, strict=True):
         if value is not None:
             yield name, False, str(value)

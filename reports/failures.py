@@ -52,15 +52,15 @@ _SQL = f"""
 def states(
     connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int, settings: Settings
 ) -> Mapping[str, State]:
-    """Fingerprint -> how that failure stands, of those that somebody spoke of; all others are new."""
+    """Return fingerprint -> how that failure stands, of those that somebody spoke of; all others are new."""
     return {one: stands.state for one, stands in lives(connection, events, now, settings).items()}
 
 
 def lives(
     connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int, settings: Settings
 ) -> Mapping[str, Life]:
-    """Fingerprint -> the life of that failure, of those that somebody spoke of; `settings` say where letters
-    have the version of their application."""
+    """Return fingerprint -> the life of that failure, of those that somebody spoke of; `settings` say where
+    letters have the version of their application."""
     said_of = by_fingerprint(events)
     sql = f"""
         SELECT fingerprint, sum(letters)::BIGINT, max(died) FROM _sums
@@ -73,7 +73,7 @@ def lives(
 
 
 def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]:
-    """Source -> when the first of its letters died that wait, in microseconds since the epoch."""
+    """Return source -> when the first of its letters died that wait, in microseconds since the epoch."""
     brief.sum_up(connection)
     sql = f"""
         SELECT source, epoch_us(min(first)) FROM _sums
@@ -105,7 +105,7 @@ def tell(
     now: int,
     settings: Settings,
 ) -> list[Row]:
-    """`gather` of what `find_all` found: those that somebody spoke of are told anew, and put in their
+    """Return `gather` of what `find_all` found: those that somebody spoke of are told anew, and put in their
     places."""
     said_of = by_fingerprint(events)
     rows = [row for row in found if row["fingerprint"] not in said_of]

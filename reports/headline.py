@@ -27,12 +27,12 @@ def sentences(document: Document) -> list[str]:
         return [f"No letters with {selection}." if selection else "The archive holds no letters."]
     return [
         *([f"Only letters with {selection}."] if selection else []),
-        *_happened(document),
+        *_incidents(document),
         _how_many(document),
-        *_why(document["causes"]),
+        *_causes(document["causes"]),
         tell_what_to_do(document),
         *_doubts(document["counts"]),
-        *_lost(document.get("losses", ())),
+        *_losses(document.get("losses", ())),
         *_still_queued(document),
     ]
 
@@ -44,7 +44,7 @@ def basis(document: Document) -> str:
     return f"analysis {name} of {made}" if name else f"what was captured until {made}, before any analysis"
 
 
-def _lost(losses: Sequence[Document]) -> list[str]:
+def _losses(losses: Sequence[Document]) -> list[str]:
     """Return what nobody captured before it was gone."""
     if not losses:
         return []
@@ -73,7 +73,7 @@ def failure(row: Document) -> tuple[str, str]:
     return cause, f"in {row['origin']}" if row["origin"] else ""
 
 
-def _happened(document: Document) -> list[str]:
+def _incidents(document: Document) -> list[str]:
     """Return the incident to look at first, and how many more there are."""
     if not document["incidents"]:
         return []
@@ -85,7 +85,7 @@ def _happened(document: Document) -> list[str]:
 
 
 def _incident(row: Document, today: str) -> str:
-    """`pay-gw did not answer from 16:13 to 16:53 UTC: 1,230 letters, orders and payments; over.`"""
+    """Say `pay-gw did not answer from 16:13 to 16:53 UTC: 1,230 letters, orders and payments; over.`"""
     name, message = failure(row) if row["cause"] else (list_names(row["causes"] or []), "")
     if row["exception_class"]:
         said = next(iter(message.splitlines()), "").strip(" .:") or name.rpartition(".")[2]
@@ -95,7 +95,7 @@ def _incident(row: Document, today: str) -> str:
     where = list_names(row["services"])
     who = "" if said.endswith(f" in {where}") else f", {where}"
     letters = _plural(row["size"], "letter")
-    return f"{shorten(said, _SAID)}{_when(row, today)}: {letters}{who}{_state(row)}{waits}."
+    return f"{shorten(said, _SAID)}{_period(row, today)}: {letters}{who}{_state(row)}{waits}."
 
 
 def _state(row: Document) -> str:
@@ -104,7 +104,7 @@ def _state(row: Document) -> str:
     return "; over" if row["dated"] else ""
 
 
-def _when(row: Document, today: str) -> str:
+def _period(row: Document, today: str) -> str:
     """Say when a failure was, in short dates; nothing where only times of publishing are known."""
     if not row["dated"]:
         return ", nobody knows when"
@@ -130,8 +130,8 @@ def _how_many(document: Document) -> str:
     return f"{letters} in {where}, from {minutes(first)} to {_brief(last, first)} UTC{lasted}{unknown}."
 
 
-def _why(causes: Sequence[Document]) -> list[str]:
-    """Return nothing where verdicts of a damaged analysis name no cause."""
+def _causes(causes: Sequence[Document]) -> list[str]:
+    """Say what died of what; nothing where verdicts of a damaged analysis name no cause."""
     if not causes:
         return []
     top, *others = causes
@@ -141,7 +141,7 @@ def _why(causes: Sequence[Document]) -> list[str]:
 
 
 def tell_what_to_do(document: Mapping[str, Any]) -> str:
-    """`321 may go back; 42 may go back once the cause is fixed.`"""
+    """Say `321 may go back; 42 may go back once the cause is fixed.`"""
     waiting = [(row["waiting"], _SENTENCES.get(row["advice"], row["advice"])) for row in document["advice"]]
     confirmed, dismissed = (document["counts"][state] for state in ("confirmed", "dismissed"))
     parts = [f"{count:,} {text}" for count, text in waiting if count]

@@ -54,9 +54,9 @@ _SQL = f"""
 def gather(
     connection: "duckdb.DuckDBPyConnection", most: int = 0, states: Mapping[str, State] = _ALL_NEW
 ) -> list[dict[str, Any]]:
-    """By how many of their letters wait, those that go on before what is over, and last those whose failures
-    are all resolved or snoozed. `most` 0: all. `states`: how failures stand that somebody spoke of;
-    `state` of an incident is that of its failures which needs a person first."""
+    """Return them by how many of their letters wait, those that go on before what is over, and last those
+    whose failures are all resolved or snoozed. `most` 0: all. `states`: how failures stand that somebody
+    spoke of; `state` of an incident is that of its failures which needs a person first."""
     ranks = [ORDER.index(state) for state in states.values()]
     brief.sum_up(connection)
     found = run(connection, _SQL + (f" LIMIT {most}" if most else ""), [list(states), ranks])

@@ -68,7 +68,7 @@ def make(
     if analysis is None and not any(manifest.rows for manifest in manifests.list_committed(store)):
         raise NoLetters("no analysis yet: run dlq analyze")
     if before is not None:
-        before = _found(store, before)
+        before = _find_analysis(store, before)
     masker = None if mask is None else Masker(mask)
     with opened or views.connect(store, replays, before=before, queued=queued) as connection:
         said = failures.lives(connection, events, now(), settings or Settings())
@@ -82,7 +82,7 @@ def make(
         document["alarming"] = summary.count_awake(connection, asleep) if asleep else document["counts"]
         if before is not None:
             document["compare"] = compare.gather(connection, before)
-        letters = sample.gather(connection, masker, _named(document)) if with_letters else None
+        letters = sample.gather(connection, masker, _named_letters(document)) if with_letters else None
     document["losses"] = [loss.as_json() for loss in losses.open_ones(store)]
     if part is not None:
         _tell(document, part)
@@ -91,7 +91,7 @@ def make(
     return document if letters is None else {**document, "sample": letters}
 
 
-def _named(document: Document) -> set[str]:
+def _named_letters(document: Document) -> set[str]:
     """Return the letters that a reader of the report may look for."""
     firsts = {row["first_record_id"] for row in document["incidents"]}
     return {*firsts, *(row["example"] for row in document["fingerprints"])} - {None}
@@ -103,7 +103,7 @@ def _tell(document: Document, part: Narrowing) -> None:
         step["command"] = part.narrowed(step["command"])
 
 
-def _found(store: Store, analysis: str) -> str:
+def _find_analysis(store: Store, analysis: str) -> str:
     """Return the analysis that begins so. Raises UsageError when none does, or several."""
     known = analyses.ids(store)
     listed = ", ".join(known[-5:])
@@ -155,7 +155,7 @@ _SUFFIXES: Mapping[str, str] = {
 
 
 def checked_format(name: str) -> str:
-    """`name`, when it is one of FORMATS; raises UsageError."""
+    """Return `name`, when it is one of FORMATS; raises UsageError."""
     if name not in FORMATS:
         raise UsageError(f"unknown format {name!r}{suggest(name, FORMATS)}; known are {', '.join(FORMATS)}")
     return name

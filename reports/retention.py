@@ -28,8 +28,8 @@ _SQL = """
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[str, Any]]:
-    """`{source, because, kept_seconds, letters, first, last}` of every source whose broker deletes by age,
-    the most urgent first: how many letters it still has, when the first and the last of them are deleted."""
+    """Return `{source, because, kept_seconds, letters, first, last}` of every source whose broker deletes by
+    age, the most urgent first: how many letters it has, when the first and the last are deleted."""
     found = []
     keeping = [name for name, kind in plugins().items() if kind.keeps_letters]
     for source, (because, kept_ms) in sorted(read_limits(store).items()):
@@ -41,7 +41,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[s
 
 
 def read_limits(store: Store) -> dict[str, tuple[str, int]]:
-    """source -> why and after how many milliseconds its broker deletes, by the latest pull of each."""
+    """Return source -> why and after how many milliseconds its broker deletes, by the latest pull of each."""
     limits: dict[str, tuple[str, int]] = {}
     seen: set[str] = set()
     newest = store.list("topology/")[: -_NEWEST - 1 : -1]

@@ -50,7 +50,7 @@ _STEPS = (
 
 
 def _next_steps(document: Document, waiting: Mapping[str, int]) -> list[dict[str, str]]:
-    """`{command, why}` for everything that is left to do; each command can be copied as it stands.
+    """Return `{command, why}` for everything that is left to do; each command can be copied as it stands.
 
     `waiting`: how many letters wait, by the advice of an analysis.
     """

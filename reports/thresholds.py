@@ -56,7 +56,7 @@ class Threshold:
 
 
 def parse(expressions: Sequence[str], names: Sequence[str] = NAMES) -> list[Threshold]:
-    """Checked expressions over these names; raises UsageError naming what is wrong, before any work is
+    """Return checked expressions over these names; raises UsageError naming what is wrong, before any work is
     done."""
     return [_parse(text, names) for text in expressions]
 

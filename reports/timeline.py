@@ -43,7 +43,7 @@ def step_seconds(first: float | None, last: float | None) -> int:
 def gather(
     connection: "duckdb.DuckDBPyConnection", first: float | None, last: float | None
 ) -> dict[str, Any]:
-    """`{step_seconds, buckets: [{start, letters, causes: {cause: n}}]}`; empty steps are there, with 0."""
+    """Return `{step_seconds, buckets: [{start, letters, causes: {cause: n}}]}`; empty steps have 0."""
     step = step_seconds(first, last)
     found: dict[int, dict[str, int]] = {}
     for start, cause, letters in run(connection, _SQL, [step]).rows:
@@ -59,7 +59,7 @@ def gather(
 
 
 def count_deaths(connection: "duckdb.DuckDBPyConnection") -> list[dict[str, Any]]:
-    """`[{start, letters}]` of the failure that `brief.of_failure` holds; empty steps are there, with 0."""
+    """Return `[{start, letters}]` of the failure that `brief.of_failure` holds; empty steps have 0."""
     span = "SELECT epoch(min(dead_at)), epoch(max(dead_at)) FROM _of_failure"
     ((first, last),) = run(connection, span).rows
     return _count(connection, first, last, step_seconds(first, last), "_of_failure")
@@ -83,7 +83,7 @@ def count_each(
 
 
 def count_last_day(connection: "duckdb.DuckDBPyConnection", now: float) -> list[dict[str, Any]]:
-    """`[{start, letters}]` of the 24 hours until `now`, in epoch seconds; empty steps are there, with 0."""
+    """Return `[{start, letters}]` of the 24 hours until `now`, in epoch seconds; empty steps have 0."""
     since = f"dead_at >= to_timestamp({now - _DAY:.0f}) AND dead_at <= to_timestamp({now:.0f})"
     return _count(connection, now - _DAY, now, _IN_A_DAY, f"_brief WHERE {since}")
 
@@ -95,7 +95,7 @@ def _count(
     step: int,
     letters: str,
 ) -> list[dict[str, Any]]:
-    """`letters`: which, as SQL."""
+    """Count `letters`, given as SQL."""
     if first is None or last is None:
         return []
     sql = f"""

@@ -30,8 +30,8 @@ def add_versions(
     said_of: Mapping[str, Sequence[Event]],
     deaths: Mapping[str, Deaths],
 ) -> Mapping[str, Deaths]:
-    """Deaths by fingerprint, with `by_version` where a failure was resolved in a version and letters of it
-    died since: the letters of no other failure are read."""
+    """Return deaths by fingerprint, with `by_version` where a failure was resolved in a version and letters
+    of it died since: the letters of no other failure are read."""
     places = [(one.name, _place(one.version)) for one in settings.sources.values() if one.version]
     fixes = [(one, fix, died) for one, (_, died, _) in deaths.items() if (fix := find_fix(said_of[one]))]
     since = {one: fix.at for one, fix, died in fixes if (died or 0) > fix.at}

@@ -98,7 +98,7 @@ def _hash(text: str) -> str:
 
 
 def visible(value: Any, name: str = "") -> Any:
-    """Control characters and bidirectional overrides as escapes, at any depth."""
+    """Escape control characters and bidirectional overrides, at any depth."""
     if isinstance(value, str):
         return block_for_terminal(value) if name in _LONG_TEXTS else for_terminal(value)
     if isinstance(value, Mapping):
@@ -128,7 +128,7 @@ def _for_script(document: Document) -> dict[str, Any]:
 
 
 def script_data(value: Any) -> Markup:
-    """JSON that cannot end its script element, whatever is in it."""
+    """Return JSON that cannot end its script element, whatever is in it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

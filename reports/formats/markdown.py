@@ -27,7 +27,7 @@ _HTML = {"&": "&amp;", "<": "&lt;"}
 
 
 def escape(value: Any) -> str:
-    """Text that Markdown shows as it is: no markup, no HTML, no link, no mention, on one line."""
+    """Return text that Markdown shows as it is: no markup, no HTML, no link, no mention, on one line."""
     text = _LIVE.sub(rf"\g<0>{_JOINED}", for_terminal("" if value is None else str(value)))
     for character, entity in _HTML.items():
         text = text.replace(character, entity)
@@ -48,14 +48,14 @@ def render(document: Document) -> str:
 
 
 def _step(step: Mapping[str, str]) -> str:
-    """Return a fence longer than any run of backticks in the command, so that the command cannot end it."""
+    """Fence its command by more backticks than stand in it in a run, so that the command cannot end it."""
     command = for_terminal(step["command"])
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", command)), default=0))
     return f"- {escape(step['why'])}:\n  {fence}{command}{fence}"
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a leading > aligns a column to the right."""
+    """Return a table. A leading > aligns a column to the right."""
     lines = ["| " + " | ".join(name.lstrip(">") for name in columns) + " |"]
     lines.append("|" + "|".join(" ---: " if name.startswith(">") else " --- " for name in columns) + "|")
     body = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
@@ -114,7 +114,7 @@ def _trace(failure: Document) -> str:
 
 
 def fence(lines: Sequence[str]) -> str:
-    """No line of strangers' can end it."""
+    """Fence the lines, of which none can end it."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}text", *lines, fence])

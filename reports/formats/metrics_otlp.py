@@ -33,7 +33,7 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
         raise UsageError("OTLP needs the OpenTelemetry SDK: pip install 'dlq[otlp]'") from error
     # It would log the address and a traceback for every attempt.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    points = [_converted(metric, int(started * 1e9), int(now * 1e9)) for metric in metrics if metric.samples]
+    points = [_convert(metric, int(started * 1e9), int(now * 1e9)) for metric in metrics if metric.samples]
     resource = Resource.create({"service.name": "dlq"})
     scope = Scope(InstrumentationScope("dlq"), points, "")
     session = _session(requests)
@@ -81,7 +81,7 @@ def _innermost(error: BaseException) -> str:
     return str(getattr(error, "verify_message", "") or getattr(error, "strerror", "") or type(error).__name__)
 
 
-def _converted(metric: Metric, started: int, now: int) -> "SdkMetric":
+def _convert(metric: Metric, started: int, now: int) -> "SdkMetric":
     from opentelemetry.sdk.metrics import export
 
     is_counter = metric.kind == "counter"

@@ -80,7 +80,7 @@ _FAILURES = f"""
 def gather(
     connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None, named: Collection[str] = ()
 ) -> Document:
-    """`{letters: [row], stories: [story], failures: [story and fingerprint, message_id, key]}`.
+    """Return `{letters: [row], stories: [story], failures: [story and fingerprint, message_id, key]}`.
 
     A story is deaths, headers, failure text, trace and body of a letter; a trace is lines, each with its kind
     (`stack.Line`). There is one of each frequent failure. All of it is masked before it is cut. The letters
@@ -90,11 +90,11 @@ def gather(
 
     def rows(sql: str) -> Iterator[Document]:
         for row in run(connection, sql).objects():
-            yield _cut(_traced(masker.document(row) if masker else row))
+            yield _cut(_add_trace(masker.document(row) if masker else row))
 
     return {
-        "letters": _within(_LETTERS_BYTES, [_row(row) for row in rows(_ROWS)]),
-        "stories": _within(_STORIES_BYTES, [_story(row, masker is not None) for row in rows(_STORY)]),
+        "letters": _fit(_LETTERS_BYTES, [_row(row) for row in rows(_ROWS)]),
+        "stories": _fit(_STORIES_BYTES, [_story(row, masker is not None) for row in rows(_STORY)]),
         "failures": [_story(row, masker is not None) for row in rows(_FAILURES)],
     }
 
@@ -104,7 +104,7 @@ def _row(row: Document) -> Document:
     return {**row, "end": end_of(row), "died_of": died_of}
 
 
-def _traced(row: Document) -> Document:
+def _add_trace(row: Document) -> Document:
     if "headers" not in row:
         return row
     trace = stack.trace_of(row)
@@ -116,7 +116,7 @@ def _cut(row: Document) -> Document:
     return {name: value[: _CUT[name]] if name in _CUT and value else value for name, value in row.items()}
 
 
-def _within(budget: int, rows: list[Document]) -> list[Document]:
+def _fit(budget: int, rows: list[Document]) -> list[Document]:
     """Keep as many of the first rows as fit into `budget` bytes of JSON."""
     sizes = accumulate(len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")) for row in rows)
     return rows[: sum(size <= budget for size in sizes)]

@@ -61,7 +61,7 @@ def _timeline(document: Document, width: int) -> RenderableType | None:
 
 
 def _matrix(document: Document, width: int) -> RenderableType | None:
-    """Causes by source; the sources beyond what fits are summed up."""
+    """Return causes by source; the sources beyond what fits are summed up."""
     sources = [row["source"] for row in document["sources"]]
     if len(sources) < 2:
         return None
@@ -185,7 +185,7 @@ _SECTIONS: Sequence[tuple[str, Callable[[Document, int], RenderableType | None]]
 
 
 def _next(console: Console, steps: Iterable[Mapping[str, str]]) -> None:
-    """Commands are left to the terminal to wrap, so that what is copied stays whole."""
+    """Print commands for the terminal to wrap, so that what is copied stays whole."""
     console.print(Text("\nNext", style="bold cyan"))
     for step in steps:
         console.print(Text(f"  {_safe(step['command'])}", style="bold"), soft_wrap=True)
@@ -193,7 +193,7 @@ def _next(console: Console, steps: Iterable[Mapping[str, str]]) -> None:
 
 
 def _table(*columns: str) -> Table:
-    """Return a leading > aligns a column to the right; the last column wraps, the others do not."""
+    """Return a table. A leading > aligns a column right; the last column wraps, the others do not."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):
         last = place == len(columns) - 1

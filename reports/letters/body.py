@@ -34,20 +34,20 @@ def preview(
     so."""
     if not body:
         return Preview("empty", "")
-    plain, whole, note = (body, len(body), no_text) if no_text else _unpacked(body, encoding)
+    plain, whole, note = (body, len(body), no_text) if no_text else _unpack(body, encoding)
     limits = _FULL if full else _SHOWN
     text = None if no_text else _as_text(plain, whole)
     if text is None and not no_text and (texts := texts_in(plain)) is not None:
         note = "; ".join(filter(None, (note, "a pickle, which is never unpickled: the texts in it")))
         joined, limit = "\n".join(texts), limits["text"]
-        return Preview("text", joined[:limit], _told(note, limit, len(joined), full))
+        return Preview("text", joined[:limit], _note_cut(note, limit, len(joined), full))
     if text is None:
         limit = limits["hex"]
-        return Preview("hex", _hex(plain[:limit]), _told(note, limit, whole, full))
+        return Preview("hex", _hex(plain[:limit]), _note_cut(note, limit, whole, full))
     limit = limits["text"]
     pretty = _as_json(text, limit) if whole <= len(plain) else None
     if pretty is None:
-        return Preview("text", text[:limit], _told(note, limit, whole, full))
+        return Preview("text", text[:limit], _note_cut(note, limit, whole, full))
     cut = _more(f"indented, the first {human_bytes(limit)}", full) if len(pretty) > limit else ""
     return Preview("json", pretty[:limit], "; ".join(filter(None, (note, cut))))
 
@@ -58,7 +58,7 @@ def preview_document(document: Any, note: str, full: bool = False) -> Preview:
     return shown._replace(note="; ".join(filter(None, (note, shown.note))))
 
 
-def _told(note: str, limit: int, whole: int, full: bool) -> str:
+def _note_cut(note: str, limit: int, whole: int, full: bool) -> str:
     """Return what was done, and how much is not shown."""
     cut = _more(f"the first {human_bytes(limit)} of {_size(whole)}", full) if whole > limit else ""
     return "; ".join(filter(None, (note, cut)))
@@ -72,7 +72,7 @@ def _size(whole: int) -> str:
     return f"more than {human_bytes(_COUNTED)}" if whole > _COUNTED else human_bytes(whole)
 
 
-def _unpacked(body: bytes, encoding: str | None) -> tuple[bytes, int, str]:
+def _unpack(body: bytes, encoding: str | None) -> tuple[bytes, int, str]:
     """Return the body's beginning, unpacked where it is packed; how long it is in all; what was done."""
     kind = packing(body, encoding)
     if kind is None:
@@ -100,17 +100,17 @@ def _as_text(body: bytes, whole: int) -> str | None:
 
 
 def _as_json(text: str, limit: int) -> str | None:
-    """Indented, to a little more than `limit` characters: what nests deep grows a thousandfold."""
+    """Return it indented, to a little more than `limit` characters: what nests deep grows a thousandfold."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
         parts = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text))
-        return _beginning(parts, limit)
+        return _join_first(parts, limit)
     except (ValueError, RecursionError):
         return None
 
 
-def _beginning(parts: Iterable[str], limit: int) -> str:
+def _join_first(parts: Iterable[str], limit: int) -> str:
     taken: list[str] = []
     length = 0
     for part in parts:

@@ -25,7 +25,7 @@ _FEW = 2
 
 
 def gather(letter: Document, record: Record, facts: Facts) -> list[dict[str, Any]]:
-    """`{rule, when, saw: {name: text}, spoke}` of each rule that looked at it, up to the one that decided.
+    """Return `{rule, when, saw: {name: text}, spoke}` of each rule that looked, up to the one that decided.
 
     What the document holds (masked, perhaps) is what the rules are shown; texts are cut.
     """
@@ -33,15 +33,15 @@ def gather(letter: Document, record: Record, facts: Facts) -> list[dict[str, Any
     looked: list[dict[str, Any]] = []
     try:
         for step in steps(record._replace(**told), facts):
-            saw = {name: _seen(name, value) for name, value in step.saw.items()}
+            saw = {name: _shown_text(name, value) for name, value in step.saw.items()}
             looked.append({"rule": step.rule, "when": step.when, "saw": saw, "spoke": step.spoke})
     except Exception as error:  # noqa: BLE001 - the verdict says the same: a rule failed on it
         looked.append({"rule": BROKEN, "when": f"a rule failed: {error}", "saw": {}, "spoke": True})
     return looked
 
 
-def _seen(name: str, value: Any) -> str | None:
-    """A body is content, which may have to be masked; that it was read is enough."""
+def _shown_text(name: str, value: Any) -> str | None:
+    """Return a value's text; of a body, which may have to be masked, only that it was read."""
     return ("read" if value else None) if name.startswith("body ") else _text(value)
 
 
@@ -53,13 +53,13 @@ def _text(value: Any) -> str | None:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        value = "; ".join(_each(value))
+        value = "; ".join(_parts(value))
     elif isinstance(value, bool):
         value = "yes" if value else None
     return shorten(str(value), _LONGEST) if value not in (None, "", ()) else None
 
 
-def _each(values: Mapping[str, Any]) -> Iterator[str]:
+def _parts(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the parts of a value; what several are is said once."""
     said: set[str] = set()
     for name, value in values.items():
@@ -71,7 +71,7 @@ def _each(values: Mapping[str, Any]) -> Iterator[str]:
 
 def render(console: Console, letter: Document, settings: Settings) -> None:
     """Print it; `letter` has the key `explain`. Everything in it that strangers wrote is escaped here."""
-    for title, rows in (("Why", _rules(letter, settings)), ("Between letters", _between(letter, settings))):
+    for title, rows in (("Why", _rules(letter, settings)), ("Between letters", _analysis(letter, settings))):
         grid = Table.grid(padding=(0, 2))
         for first, text in rows:
             grid.add_row(Text(first, style="dim"), text)
@@ -88,9 +88,9 @@ def _rules(letter: Document, settings: Settings) -> Iterator[tuple[str, Text]]:
         members = list(group)
         if kind == "told" or (kind == "same" and len(members) <= _FEW):
             for step, news in members:
-                yield from _told(step, news)
+                yield from _describe_step(step, news)
         else:
-            yield "silent", _named([step["rule"] for step, _news in members], kind)
+            yield "silent", _describe_silent([step["rule"] for step, _news in members], kind)
     decided = new[-1][0]["rule"] if new else None
     if letter["rule"] not in (None, decided):
         who = "your own rule" if letter["rule"] in mine else "other rules or facts than today's:"
@@ -112,14 +112,14 @@ def _kind(step: Document, news: Mapping[str, str]) -> str:
     return "same" if any(text and name not in _ASIDE for name, text in step["saw"].items()) else "nothing"
 
 
-def _named(rules: Sequence[str], kind: str) -> Text:
+def _describe_silent(rules: Sequence[str], kind: str) -> Text:
     one = len(rules) == 1
     found = f"found nothing of what {'it asks' if one else 'they ask'} for"
     said = found if kind == "nothing" else "saw the same, which is not what they ask for"
     return Text.assemble(f"{len(rules)} {'rule' if one else 'rules'} {said}: ", (", ".join(rules), "dim"))
 
 
-def _told(step: Document, news: Mapping[str, str]) -> Iterator[tuple[str, Text]]:
+def _describe_step(step: Document, news: Mapping[str, str]) -> Iterator[tuple[str, Text]]:
     when = for_terminal(step["when"])
     if step["spoke"]:
         yield "spoke", Text.assemble((step["rule"], "bold green"), f": {when}")
@@ -131,10 +131,10 @@ def _told(step: Document, news: Mapping[str, str]) -> Iterator[tuple[str, Text]]
         yield "", _plain(f"saw {name}: {shorten(text, _ON_A_LINE)}", "italic")
 
 
-def _between(letter: Document, settings: Settings) -> Iterator[tuple[str, Text]]:
+def _analysis(letter: Document, settings: Settings) -> Iterator[tuple[str, Text]]:
     """Yield what an analysis found between letters, and the advice that follows."""
     yield "analysis", _plain(letter["analysis"] or "none has seen this letter yet")
-    for name, found in _found(letter):
+    for name, found in _findings(letter):
         yield name, _plain(found)
     if settings.evidence:
         stores = ", ".join(settings.evidence)
@@ -144,7 +144,7 @@ def _between(letter: Document, settings: Settings) -> Iterator[tuple[str, Text]]
         yield "advice", Text.assemble((for_terminal(letter["advice"]), "bold"), f": {for_terminal(reason)}")
 
 
-def _found(letter: Document) -> Iterator[tuple[str, str]]:
+def _findings(letter: Document) -> Iterator[tuple[str, str]]:
     kind, others, incident = letter["duplicate_kind"], len(letter["duplicates"]), letter["incident"]
     if letter["duplicate_group"]:
         count = "1 other letter" if others == 1 else f"{others} other letters"

@@ -73,9 +73,9 @@ def _transactions(connection: "duckdb.DuckDBPyConnection", record_id: str) -> li
 def list_way(letter: Mapping[str, Any]) -> Iterator[tuple[str | None, str, str]]:
     """Yield when, what happened, and where, from a letter's publishing to its capture; the record has the
     latest death first."""
-    yield letter["published_at"], "published", _published(letter)
+    yield letter["published_at"], "published", _address(letter)
     for death in reversed(letter["deaths"] or []):
-        yield death["time"], _times(death), _died(death)
+        yield death["time"], _times(death), _describe_death(death)
     if not letter["deaths"]:
         yield letter["dead_at"], end_of(letter), letter["origin"] or ""
     count = letter["attempts"]
@@ -84,7 +84,7 @@ def list_way(letter: Mapping[str, Any]) -> Iterator[tuple[str | None, str, str]]
     yield letter["captured_at"], "captured", f"by {letter['mode'] or ''}, pull {letter['pull_id'] or ''}"
 
 
-def _published(letter: Mapping[str, Any]) -> str:
+def _address(letter: Mapping[str, Any]) -> str:
     exchange, key = letter["origin_exchange"], letter["origin_routing_key"]
     if exchange is None and key is None:
         return f"to {letter['origin']}" if letter["origin"] else ""
@@ -96,7 +96,7 @@ def _times(death: Mapping[str, Any]) -> str:
     return f"{death['reason'] or 'died'}{f' x{count:,}' if count > 1 else ''}"
 
 
-def _died(death: Mapping[str, Any]) -> str:
+def _describe_death(death: Mapping[str, Any]) -> str:
     expiration = death["original_expiration"]
     return f"in {death['queue'] or ''}{f', expiration was {expiration} ms' if expiration else ''}"
 

@@ -32,7 +32,7 @@ def render(console: Console, letter: Document, body: Preview) -> None:
     for title, content in (
         ("The way it went", _way(letter)),
         ("Exception", _exception(letter, trace)),
-        ("Duplicates", _others(letter["duplicates"])),
+        ("Duplicates", _duplicates(letter["duplicates"])),
         ("Transaction", _transactions(letter["transactions"])),
         ("Replays", _replays(letter["replays"])),
         ("Identity", _pairs(identify(letter))),
@@ -43,11 +43,11 @@ def render(console: Console, letter: Document, body: Preview) -> None:
     ):
         if content is not None:
             console.print(Text(f"\n{title}", style="bold"))
-            _indented(console, content)
+            _print_indented(console, content)
 
 
-def _indented(console: Console, content: Table | Sequence[Text]) -> None:
-    """Lines are left to the terminal to wrap, so that what is copied from it stays whole."""
+def _print_indented(console: Console, content: Table | Sequence[Text]) -> None:
+    """Print with lines left to the terminal to wrap, so that what is copied from it stays whole."""
     if isinstance(content, Table):
         console.print(Padding(content, (0, 0, 0, 2), expand=False))
     else:
@@ -133,7 +133,7 @@ def _without_trace(pairs: Mapping[str, Any], trace: str | None) -> Mapping[str, 
     return {name: "(the trace above)" if trace and value == trace else value for name, value in pairs.items()}
 
 
-def _others(duplicates: Iterable[Document]) -> Table | None:
+def _duplicates(duplicates: Iterable[Document]) -> Table | None:
     return _grid(
         (_safe(d["record_id"])[:12], _safe(d["source"]), _moment(d["dead_at"]), _safe(d["replay_state"]))
         for d in duplicates
@@ -161,10 +161,10 @@ def _transaction(known: Document) -> Iterator[tuple[str, str]]:
 
 
 def _replays(replays: Iterable[Document]) -> Table | None:
-    return _grid((_moment(str(r["updated_at"])), _safe(r["state"]), *_about(r)) for r in replays)
+    return _grid((_moment(str(r["updated_at"])), _safe(r["state"]), *_describe_replay(r)) for r in replays)
 
 
-def _about(replay: Document) -> tuple[str, str]:
+def _describe_replay(replay: Document) -> tuple[str, str]:
     """Return where to, and by which plan; of a dismissal, why and who."""
     if replay["state"] == "dismissed":
         return _block(replay["detail"]), ""

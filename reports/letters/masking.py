@@ -61,7 +61,7 @@ class Masker:
         """Return a letter, or another JSON-able object, masked; it keeps its members, but for blocks of
         bytes."""
         kind = document.get("broker_kind")
-        return _named(
+        return _rename_members(
             (name, self._member(name, value, kind))
             for name, value in document.items()
             if name not in _LEFT_OUT
@@ -69,7 +69,7 @@ class Masker:
 
     def _member(self, name: str, value: Any, kind: str | None) -> Any:
         if name in ("headers", "properties") and isinstance(value, Mapping):
-            return _named((one, self._header(one, item, kind)) for one, item in value.items())
+            return _rename_members((one, self._header(one, item, kind)) for one, item in value.items())
         if name == "body_base64" and value:
             return base64.b64encode(self.body(base64.b64decode(value)).encode()).decode()
         if name == "body_text" and isinstance(value, str):
@@ -127,7 +127,7 @@ class Masker:
             return "deeper"
         if isinstance(value, dict):
             some = islice(value.items(), _MOST_MEMBERS)
-            shown = _named((name, self._shape(one, (*at, name))) for name, one in some)
+            shown = _rename_members((name, self._shape(one, (*at, name))) for name, one in some)
             return _with_rest(shown, len(value) - _MOST_MEMBERS)
         if isinstance(value, list):
             rest = [f"{len(value) - _MOST_ITEMS:,} more"] if len(value) > _MOST_ITEMS else []
@@ -154,8 +154,8 @@ def _name(name: str) -> str:
     return f"[name of {len(name):,}]" if is_content else name
 
 
-def _named(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Members by the names that are shown of them, of which several may have become equal."""
+def _rename_members(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return members by the names that are shown of them, of which several may have become equal."""
     found: dict[str, Any] = {}
     for name, value in members:
         shown, number = _name(name), 1

@@ -82,12 +82,12 @@ def read(text: str) -> list[Line]:
         parts = _dotnet(text)
     else:
         parts = _java(text)
-    lines = [line for part in parts for line in _shown(part)]
+    lines = [line for part in parts for line in _fold(part)]
     rest = [Line("folded", f"… {len(lines) - MOST_LINES} more lines")] if len(lines) > MOST_LINES else []
     return [line._replace(text=line.text[:_LONGEST_LINE]) for line in lines[:MOST_LINES]] + rest
 
 
-def _shown(part: _Part) -> Iterator[Line]:
+def _fold(part: _Part) -> Iterator[Line]:
     """Yield the lines of a part; of a run of libraries' frames only the first is told: where it was
     thrown."""
     yield Line("head", part.head)

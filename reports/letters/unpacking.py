@@ -45,8 +45,8 @@ def pieces(body: bytes, encoding: str | None) -> Iterator[bytes]:
 
 
 def members(body: bytes) -> Iterator[bytes]:
-    """zlib or gzip, by its header; a gzip may have several members. Raises zlib.error, also where it breaks
-    off, or something else follows."""
+    """Unpack zlib or gzip, by its header; a gzip may have several members. Raises zlib.error, also where it
+    breaks off, or something else follows."""
     at = 0
     while at == 0 or body.startswith(_GZIP, at):
         stream, step = zlib.decompressobj(wbits=47), _FIRST
