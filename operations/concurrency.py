@@ -31,7 +31,7 @@ def do_at_once(
     interrupted: Callable[[], None] = _leave,
     seconds: float | None = None,
 ) -> Iterator[tuple[_T, Future[_R]]]:
-    """`work` on every item, `most` at a time; each item with its future, in their order.
+    """Do `work` on every item, `most` at a time; each item with its future, in their order.
 
     On Ctrl-C `interrupted` is called (by default nothing is waited for) and `stop` says so to the work; what
     was not begun is cancelled. On a

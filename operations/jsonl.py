@@ -154,8 +154,8 @@ def _lines(
     masker: Masker | None,
     order: str = "",
 ) -> Iterator[bytes]:
-    """A wrong condition shows at the first line. What was learned of the broker goes along, and attempts that
-    follow from it: whoever imports the letter cannot ask it."""
+    """Yield lines; a wrong condition shows at the first. What was learned of the broker goes along, with
+    attempts that follow from it: whoever imports the letter cannot ask it."""
     told = {"attempts": "coalesce(attempts, told) AS attempts"}
     columns = ", ".join(told.get(name, f'"{name}"') for name in SEGMENT.names)
     chosen = f"SELECT source, record_id, attempts AS told FROM letters WHERE {condition(where)}"
@@ -170,7 +170,7 @@ def _lines(
 
 
 def _teller(workspace: Workspace) -> Callable[[Record], dict[str, Any]]:
-    """Gives what the first line of each queue's letters carries beside them."""
+    """Return what tells what the first line of each queue's letters carries beside them."""
     known, said = topology.facts(workspace.store, workspace.settings), set[tuple[str | None, ...]]()
 
     def tell(record: Record) -> dict[str, Any]:

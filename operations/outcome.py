@@ -52,5 +52,5 @@ def code_of(error: errors.DlqError) -> ExitCode:
 
 
 def worst(*codes: ExitCode) -> ExitCode:
-    """Return where several hold, the highest of partly, threshold and in doubt wins."""
+    """Return the worst: where several hold, the highest of partly, threshold and in doubt wins."""
     return max(codes, default=ExitCode.DONE)

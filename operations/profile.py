@@ -41,7 +41,7 @@ def load(settings: Settings, name: str, otlp: str | None = None) -> Task:
     reports = [_report(profile, text) for text in profile.report]
     return Task(
         profile,
-        _matching(settings.sources, profile),
+        _find_sources(settings.sources, profile),
         _bounds(profile),
         reports,
         None if profile.max_time is None else units.seconds(profile.max_time),
@@ -58,7 +58,7 @@ def check(settings: Settings) -> None:
         if profile.limit is not None and profile.limit < 1:
             raise ConfigError(f"profiles.{profile.name}.limit must be more than 0")
         if settings.sources:
-            _matching(settings.sources, profile)
+            _find_sources(settings.sources, profile)
         _bounds(profile)
 
 
@@ -81,7 +81,7 @@ def find_profile(settings: Settings, name: str) -> Profile:
     return known[name]
 
 
-def _matching(known: Mapping[str, Source], profile: Profile) -> list[Source]:
+def _find_sources(known: Mapping[str, Source], profile: Profile) -> list[Source]:
     """Return every source once, in the order of the configuration."""
     for pattern in profile.sources:
         if not any(fnmatchcase(name, pattern) for name in known):
@@ -94,7 +94,7 @@ def _matching(known: Mapping[str, Source], profile: Profile) -> list[Source]:
 
 
 def _report(profile: Profile, text: str) -> tuple[str, str]:
-    """`html:reports/x.html`, or a path whose name says the format."""
+    """Read `html:reports/x.html`, or a path whose name says the format."""
     from dlq.reports.report import FORMATS, checked_format, format_of_file
 
     head, colon, path = text.partition(":")

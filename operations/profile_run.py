@@ -114,7 +114,7 @@ class _Run:
         self._log(event, error=str(error), **fields)
 
     def _pull_all(self) -> None:
-        """Several sources at once. The limit of time is kept by this thread: no signal ends another one."""
+        """Pull several sources at once. This thread keeps the limit of time: no signal ends another one."""
         sources, limit = self._task.sources, self._clock.seconds_left(_PULLS_STOP)
         _ = self._workspace.store  # opened once, before threads want it
         ended = list(take_all(self._workspace, self._pull_one, sources, self._parallel, limit))
@@ -231,7 +231,7 @@ class _Run:
                 self._log("threshold_passed", text=text)
 
     def _code(self, sources_failed: int) -> ExitCode:
-        """Return where every source failed alike there is one reason; else some of the work was done."""
+        """Return one reason where every source failed alike; else some of the work was done."""
         codes = [ExitCode.THRESHOLD] if self.outcome.alarms else []
         if sources_failed and sources_failed == len(self._task.sources):
             codes.append(self._failures[0])
@@ -240,7 +240,7 @@ class _Run:
         return worst(ExitCode.DONE, *codes)
 
     def _publish(self, code: ExitCode) -> None:
-        """Metrics, state and alarm. The alarm has a moment even when the time is over."""
+        """Publish metrics, state and alarm. The alarm has a moment even when the time is over."""
         profile, outcome = self._task.profile, self.outcome
         outcome.seconds = round(self._clock.elapsed, 3)
         succeeded = self._last_success()

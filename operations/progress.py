@@ -33,11 +33,11 @@ class Line:
         self.begun, self._started, self._heard = True, time.monotonic(), time.monotonic()
 
     def wait_for(self, awaited: str) -> None:
-        """Somebody else is waited for now."""
+        """Note that somebody else is waited for now."""
         self.awaited, self._heard = awaited, time.monotonic()
 
     def news(self, text: Callable[[float], str]) -> None:
-        """Something came; `text` makes the line of the seconds since the start."""
+        """Note that something came; `text` makes the line of the seconds since the start."""
         self._text, self._heard = text, time.monotonic()
 
     def end(self) -> None:

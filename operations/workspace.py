@@ -24,7 +24,7 @@ class Listener(Protocol):
     """Who hears what an operation has to say beside its result."""
 
     def say(self, text: str) -> None:
-        """News for a person, who may not want any."""
+        """Tell news to a person, who may not want any."""
 
     def complain(self, text: str) -> None:
         """Complain of a problem with which the operation goes on; it may quote what strangers wrote."""

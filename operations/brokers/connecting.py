@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def connect(workspace: Workspace, broker: "Broker") -> "Connector":
-    """`open_connector`, after a warning where the broker's password goes out in the clear."""
+    """Do `open_connector`, after a warning where the broker's password goes out in the clear."""
     from dlq.connectors import open_connector
 
     for line in cleartext.of_broker(broker):

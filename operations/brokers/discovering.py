@@ -71,7 +71,7 @@ def _row(settings: Settings, broker: str, place: DeadLetterPlace) -> dict[str, A
 
 
 def write_sources(settings: Settings, found: Places) -> str:
-    """TOML: a table for each place that no source reads, and whose name is Unicode."""
+    """Write TOML: a table for each place that no source reads, and whose name is Unicode."""
     taken = set(settings.sources)
     text = ""
     for broker, places in found.items():

@@ -127,7 +127,7 @@ def pull_sources(workspace: Workspace, wanted: PullWanted) -> Pulled:
 def take_all(
     workspace: Workspace, take: _Take, sources: Sequence[Source], parallel: int, seconds: float | None = None
 ) -> "Iterator[tuple[Source, Future[PullResult]]]":
-    """`take` of every source, so many at once (`do_at_once`); those of one queue take turns."""
+    """Do `take` of every source, so many at once (`do_at_once`); those of one queue take turns."""
     turns = {_place(source): Lock() for source in sources}
 
     def take_turn(source: Source, stop: Stop) -> PullResult:
@@ -140,7 +140,7 @@ def take_all(
 
 
 def _place(source: Source) -> tuple[str, str]:
-    """Sources of one queue take turns: a copy holds its letters, and another reading would see none."""
+    """Return the queue whose sources take turns: a copy holds its letters, another reading would see none."""
     return source.broker, source.queue or source.topic or f"{source.name} alone"
 
 

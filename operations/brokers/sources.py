@@ -138,8 +138,8 @@ def inspect_sources(workspace: Workspace, chosen: Sequence[Source]) -> list[Find
 
 
 def inspect_own(workspace: Workspace, findings: Sequence[Finding]) -> tuple[list[Finding], DlqError | None]:
-    """The findings with what is lost of each source, and the error of an archive or a ledger that is gone or
-    cannot be reached. Warns of what the archive holds by another name, of what is lost, and of that error."""
+    """Return findings with what is lost of each source, and the error of an archive or a ledger that is gone
+    or out of reach. Warns of what the archive holds by another name, of what is lost, and of that error."""
     warn_of_ledger(workspace)
     try:
         warn_of_overlaps(workspace, [each.source for each in findings])
@@ -156,8 +156,8 @@ def inspect_own(workspace: Workspace, findings: Sequence[Finding]) -> tuple[list
 
 
 def add_oldest(workspace: Workspace, findings: list[Finding]) -> list[Finding]:
-    """The findings with the age of what waits in the archive; without, where archive or ledger cannot be
-    read, which other lines tell."""
+    """Return the findings with the age of what waits in the archive; without, where archive or ledger cannot
+    be read, which other lines tell."""
     try:
         if next(manifests.list_committed(workspace.store), None) is None:
             return findings

@@ -174,11 +174,11 @@ class _Replays:
         self._before = found
         return [
             {"plan": plan, "states": found[plan], "came_back": back}
-            for plan, back in self._returned().items()
+            for plan, back in self._count_returned().items()
         ]
 
-    def _returned(self) -> Mapping[str, int]:
-        """Counted anew when a pull has added to the archive: before that nothing came back."""
+    def _count_returned(self) -> Mapping[str, int]:
+        """Count anew when a pull has added to the archive: before that nothing came back."""
         store, settings = self._workspace.store, self._workspace.settings
         segments = len(store.list("manifests/")) if self._moving else 0
         if self._moving.keys() != self._back.keys() or segments != self._segments:

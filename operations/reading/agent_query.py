@@ -108,7 +108,7 @@ def _answer(file: BinaryIO) -> dict[str, Any]:
 
 
 def _read(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row more than are shown. Raises UsageError for rows of very long texts."""
+    """Read one row more than are shown. Raises UsageError for rows of very long texts."""
     rows, left = [], _MOST_TEXT
     for row in islice(found, _MOST_ROWS + 1):
         rows.append(row)

@@ -35,7 +35,7 @@ def list_audit(workspace: Workspace, subject: str | None = None, limit: int = 0)
 
 
 def list_transactions(workspace: Workspace) -> list[Document]:
-    """RocketMQ's transactions of the latest analysis, a row each; those that were checked most on top."""
+    """Return RocketMQ's transactions of the latest analysis, a row each; those checked most on top."""
     return _read(workspace, "SELECT * FROM transactions ORDER BY checks DESC, unique_key", [])
 
 

@@ -24,9 +24,9 @@ _OF_OTHERS = ("fingerprint", "state", "owner", "waiting", "letters", "cause", "o
 
 
 def list_failures(workspace: Workspace, states: Collection[str] = (), owner: str | None = None) -> list[Row]:
-    """Failures in one of these states (none given: any), that this person has; what needs a person first. Of
-    each the COLUMNS of reports.failures, and its `broker_kinds` and `events`. Raises UsageError for a state
-    that is none."""
+    """Return failures in one of these states (none given: any), that this person has; what needs a person
+    first. Of each the COLUMNS of reports.failures, and its `broker_kinds` and `events`. Raises UsageError for
+    a state that is none."""
     check_states(states)
     return choose_failures(_gather(workspace), states, owner)
 
@@ -76,7 +76,7 @@ def assign_failure(
 
 def note_failure(workspace: Workspace, prefix: str, text: str, proposal: str | None = None) -> Document:
     """Write something down for the others; a `proposal` as `assign_failure`. Raises UsageError."""
-    return _add(workspace, prefix, "note", "", _needed(text, "a note says something"), proposal)
+    return _add(workspace, prefix, "note", "", _require(text, "a note says something"), proposal)
 
 
 def snooze_failure(
@@ -87,7 +87,7 @@ def snooze_failure(
     if (until is None) == (letters is None):
         raise UsageError("a snooze needs an end; give --until TIME or --letters N")
     end = until_letters(letters) if letters is not None else until_time(_read_future(str(until)))
-    return _add(workspace, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
+    return _add(workspace, prefix, "snooze", end, _require(reason, 'say why it may wait: --reason "…"'))
 
 
 def check_version(version: str) -> None:
@@ -104,7 +104,7 @@ def resolve_failure(
     version = version.strip()
     check_version(version)
     if not version:
-        _needed(reason, 'say how it was fixed: --reason "…", or in which version: --in 2.4.1')
+        _require(reason, 'say how it was fixed: --reason "…", or in which version: --in 2.4.1')
     told = _add(workspace, prefix, "resolve", version, reason, proposal)
     known = {one.name for one in workspace.settings.sources.values() if one.version}
     for source in told["sources"] if version else ():
@@ -118,10 +118,10 @@ def resolve_failure(
 
 def reopen_failure(workspace: Workspace, prefix: str, reason: str) -> Document:
     """Open a failure that was snoozed or resolved, or has regressed. Raises UsageError."""
-    return _add(workspace, prefix, "reopen", "", _needed(reason, 'say why: --reason "…"'))
+    return _add(workspace, prefix, "reopen", "", _require(reason, 'say why: --reason "…"'))
 
 
-def _needed(reason: str, wanted: str) -> str:
+def _require(reason: str, wanted: str) -> str:
     if not reason.strip():
         raise UsageError(wanted)
     return reason

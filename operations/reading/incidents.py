@@ -24,8 +24,8 @@ _FAILURES = """
 
 
 def list_incidents(workspace: Workspace) -> list[Document]:
-    """First those of which most letters wait, last those whose failures are all resolved or snoozed. Raises
-    UsageError where there is no analysis."""
+    """Return first those of which most letters wait, last those whose failures are all resolved or snoozed.
+    Raises UsageError where there is no analysis."""
     if analyses.latest(workspace.store) is None:
         raise UsageError("no analysis yet: run dlq analyze")
     with closing(open_views(workspace)) as connection:

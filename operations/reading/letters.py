@@ -124,7 +124,7 @@ def _find(
 def _read_all(
     letters: Letters, first: Iterator[tuple[Any, ...]], order: Order | None
 ) -> Iterator[tuple[Any, ...]]:
-    """The first ones are there before all are sorted."""
+    """Yield the first ones before all are sorted."""
     yield from list(_read_page(letters, first, _FIRST))
     if letters.is_more:
         letters.is_more = False
@@ -140,7 +140,7 @@ def _read_page(letters: Letters, rows: Iterator[tuple[Any, ...]], limit: int) ->
 
 
 def condition_behind(key: str, order: Order | None = None) -> str:
-    """SQL for the letters behind the page that ended with this `Letters.last`. Raises UsageError."""
+    """Return SQL for the letters behind the page that ended with this `Letters.last`. Raises UsageError."""
     *parts, value = key.split("~", 4) if order else [*key.split("~", 3), ""]
     times = [from_iso(text) for text in parts[:2] if text]
     if len(parts) != 4 or None in times:

@@ -39,7 +39,7 @@ class Selection(NamedTuple):
 
         if self.where is not None:
             user_sql.condition(self.where)
-        parts = [*self._named(workspace, connection)]
+        parts = [*self._conditions(workspace, connection)]
         if self.where is not None:
             where = short_ids.expand(connection, self.where)
             parts.append(f"({where}\n)" if parts else where)
@@ -62,11 +62,11 @@ class Selection(NamedTuple):
             rest = rest._replace(where=None)
         return f"{command} {rest.options()}".rstrip()
 
-    def _named(self, workspace: Workspace, connection: "duckdb.DuckDBPyConnection") -> Iterator[str]:
+    def _conditions(self, workspace: Workspace, connection: "duckdb.DuckDBPyConnection") -> Iterator[str]:
         from dlq.archive import short_ids
 
         if self.sources:
-            yield f"source IN ({', '.join(map(sql_literal, _known(workspace, self.sources)))})"
+            yield f"source IN ({', '.join(map(sql_literal, _check_sources(workspace, self.sources)))})"
         if self.since is not None:
             yield f"coalesce(dead_at, captured_at) >= TIMESTAMPTZ '{iso(read_moment(self.since))}'"
         if self.incident is not None:
@@ -112,7 +112,7 @@ def read_moment(since: str) -> int:
         ) from error
 
 
-def _known(workspace: Workspace, sources: Sequence[str]) -> Sequence[str]:
+def _check_sources(workspace: Workspace, sources: Sequence[str]) -> Sequence[str]:
     from dlq.archive import manifests
 
     known = {

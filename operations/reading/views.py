@@ -45,7 +45,7 @@ def read_said(workspace: Workspace) -> "Sequence[Event]":
 
 
 def read_events(workspace: Workspace) -> "Sequence[Event]":
-    """`read_said`; nothing where the ledger is out of reach, which `read_replays` tells."""
+    """Do `read_said`; nothing where the ledger is out of reach, which `read_replays` tells."""
     try:
         return read_said(workspace)
     except UsageError:

@@ -81,8 +81,8 @@ def list_plans(workspace: Workspace) -> Plans:
 
 
 def count_sent(workspace: Workspace, letters: dict[str, int]) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Plan -> letters in each state, as the ledger alone tells: what another plan sent of it is planned here.
-    `letters`, how many each plan has, is filled here: a plan never changes."""
+    """Yield a plan and its letters in each state, as the ledger alone tells: what another plan sent of it is
+    planned here. `letters`, how many each plan has, is filled here: a plan never changes."""
     with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         if book is not None:
             book.expire()
@@ -246,7 +246,7 @@ def list_plan_letters(
 
 
 def count_states(workspace: Workspace, header: Header) -> Mapping[State, int]:
-    """State -> letters of the plan, those that another plan sent among them."""
+    """Return state -> letters of the plan, those that another plan sent among them."""
     warn_of_ledger(workspace)
     with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         if book is not None:
@@ -277,8 +277,8 @@ def read_replay_status(workspace: Workspace, prefix: str, classify: bool = True)
 
 
 def describe_doubt(workspace: Workspace, plan: str, most: int) -> Document:
-    """`why`: reason -> how many letters of the plan are in doubt for it; and the first `letters` of these, at
-    most so many: `record_id, target, sent_at, why`."""
+    """Return `why`: reason -> how many letters of the plan are in doubt for it; and the first `letters` of
+    these, at most so many: `record_id, target, sent_at, why`."""
     with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
         found = book.entries(plan, "in_doubt") if book is not None else []
     rows = [

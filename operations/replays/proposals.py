@@ -33,7 +33,7 @@ _LONGEST = 2_000
 def propose_plan(workspace: Workspace, wanted: PlanWanted) -> Document:
     """Write a plan, and ask no broker; it is sent once a person has approved it, and then applies it. What no
     broker was asked is in its warnings. Raises UsageError."""
-    reason = _checked(wanted.how.reason or "", "say why these letters should go back")
+    reason = _check_text(wanted.how.reason or "", "say why these letters should go back")
     if not wanted.ids and wanted.selection.is_all:
         raise UsageError("say which letters: by ids, a failure, an incident, a source or a cause")
     if len(wanted.ids) > _MOST_IDS:
@@ -53,7 +53,7 @@ def propose_plan(workspace: Workspace, wanted: PlanWanted) -> Document:
 def propose_dismissal(workspace: Workspace, failure: str, reason: str) -> Document:
     """Keep with a failure that its letters need no replay, and the command that closes them. Raises
     UsageError."""
-    text = _checked(reason, "say why these letters need no replay")
+    text = _check_text(reason, "say why these letters need no replay")
     fingerprint = _find(workspace, failure)
     return _propose(
         workspace, fingerprint, ["dlq", "dismiss", "--failure", fingerprint, "--reason", text], text
@@ -63,7 +63,7 @@ def propose_dismissal(workspace: Workspace, failure: str, reason: str) -> Docume
 def propose_resolution(workspace: Workspace, failure: str, reason: str, version: str = "") -> Document:
     """Keep with a failure that its cause is fixed, and since which version, and the command that says so.
     Raises UsageError."""
-    text = _checked(reason, "say how it was fixed, and where a person sees that")
+    text = _check_text(reason, "say how it was fixed, and where a person sees that")
     failures.check_version(version)
     fingerprint = _find(workspace, failure)
     words = ["dlq", "failures", "resolve", fingerprint, "--reason", text]
@@ -73,12 +73,12 @@ def propose_resolution(workspace: Workspace, failure: str, reason: str, version:
 def propose_note(workspace: Workspace, failure: str, text: str, owner: str | None = None) -> Document:
     """Keep with a failure what an agent would note, or to whom it would give it (`owner`), and the command
     that does. Raises UsageError."""
-    told = _checked(text, "a note says something")
+    told = _check_text(text, "a note says something")
     fingerprint = _find(workspace, failure)
     if owner is None:
         words = ["dlq", "failures", "note", fingerprint, told]
     else:
-        words = ["dlq", "failures", "assign", fingerprint, _checked(owner, "to whom?"), "--reason", told]
+        words = ["dlq", "failures", "assign", fingerprint, _check_text(owner, "to whom?"), "--reason", told]
     return _propose(workspace, fingerprint, words, told)
 
 
@@ -121,7 +121,7 @@ _DONE = """
 
 
 def _describe(told: Event, done: Sequence[tuple[str, str, str, int, str]]) -> Proposal:
-    """A deed of the same words is this one, whether somebody did it here or in a shell."""
+    """Return a proposal; a deed of the same words is this one, whether somebody did it here or in a shell."""
     deed = _read_deed(told)
     by = [actor for *words, at, actor in done if at > told.at and Deed(*words) == deed]
     return Proposal(told.id, iso(told.at), told.actor, told.value, deed, by[0] if by else None)
@@ -208,7 +208,7 @@ def _propose(workspace: Workspace, fingerprint: str, words: Sequence[str], reaso
     }
 
 
-def _checked(text: str, missing: str) -> str:
+def _check_text(text: str, missing: str) -> str:
     """Return one line of printable text that is no option, so that the command that holds it does what it
     shows."""
     line = encodable(" ".join(text.split()))

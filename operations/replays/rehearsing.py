@@ -104,7 +104,7 @@ def clean_rehearsal(workspace: Workspace, prefix: str) -> Rehearsed:
 
 @contextmanager
 def _staged(workspace: Workspace, checked: Checked) -> Iterator[tuple[Connector, Stage, Target]]:
-    """With the places of the last rehearsal; of the first, where there was none."""
+    """Stage it with the places of the last rehearsal; of the first, where there was none."""
     plan = checked.header.plan
     broker, target = rehearsal.only_place(checked.header)
     with workspace.store.lock(f"rehearsal-{plan}"), open_brokers(workspace) as brokers:
