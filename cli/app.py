@@ -105,7 +105,7 @@ class _Group(TyperGroup):
     """Completes the value of a common option behind a command, too: `hoist` is for commands that run."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Return a shell asks with what stands before the word to be completed."""
+        """Leave arguments out: a shell asks with what stands before the word to be completed."""
         of_ours = extra.get("resilient_parsing") and args and args[-1] in {*_COMMON_VALUES, "-c", "-o"}
         return super().make_context(info_name, [] if of_ours else args, parent, **extra)
 
@@ -175,16 +175,16 @@ def _check_words(command: Any) -> None:
     flag."""
     for word in command.params:
         if word.callback is None:
-            word.callback = _checked
+            word.callback = _check_value
         if getattr(word, "is_flag", False):
             word.metavar = ""
     for each in getattr(command, "commands", {}).values():
         _check_words(each)
 
 
-def _checked(ctx: typer.Context, word: Any, value: Any) -> Any:
-    """`--failure "$F"` without F means neither all letters nor none, and no database takes what is no text.
-    SQL makes much of little. Raises UsageError."""
+def _check_value(ctx: typer.Context, word: Any, value: Any) -> Any:
+    """Check that it has a value: `--failure "$F"` without F means neither all letters nor none, and no
+    database takes what is no text. SQL makes much of little. Raises UsageError."""
     is_given = ctx.get_parameter_source(word.name).name == "COMMANDLINE"  # type: ignore[union-attr]
     values = value if isinstance(value, list | tuple) else (value,)
     is_option = word.param_type_name == "option"
@@ -201,7 +201,7 @@ def _checked(ctx: typer.Context, word: Any, value: Any) -> Any:
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:
-    """Common options to the front, wherever they stand, so that both orders work. Raises UsageError."""
+    """Move common options to the front, wherever they stand, so that both orders work. Raises UsageError."""
     front: list[str] = []
     rest: list[str] = []
     words = iter(arguments)
@@ -279,7 +279,7 @@ def _run(arguments: Sequence[str], outputs: select.poll, proven: str | None) -> 
         if not isinstance(broken, BrokenPipeError):
             raise
         if not any(event & select.POLLERR for _, event in outputs.poll(0)):
-            return _unexpected(broken, arguments)  # a broker's socket breaks in the same way
+            return _report_unexpected(broken, arguments)  # a broker's socket breaks in the same way
         _drop_stdout()
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
@@ -296,7 +296,7 @@ def _drop_stdout() -> None:
 
 
 def _draw_help_plainly() -> None:
-    """Typer draws --help itself, before it has looked at any option."""
+    """Draw --help plainly, which Typer draws itself, before it has looked at any option."""
     from typer import rich_utils
 
     rich_utils.COLOR_SYSTEM = None
@@ -304,7 +304,7 @@ def _draw_help_plainly() -> None:
 
 @contextmanager
 def _watching_outputs() -> Iterator[select.poll]:
-    """Tells of errors of standard output and error, also when rich has put another file in their place."""
+    """Tell of errors of standard output and error, also where rich has put another file in their place."""
     outputs = select.poll()
     with ExitStack() as opened:
         for descriptor in (1, 2):
@@ -334,7 +334,7 @@ def _last_resort(error: Exception, arguments: Sequence[str]) -> ExitCode:
         return _full(error)
     if isinstance(error, FileNotFoundError) and _NOWHERE in str(error):
         return _complain(f"{error.strerror}: set TMPDIR to a folder that can be written", ExitCode.USAGE)
-    return _unexpected(error, arguments)
+    return _report_unexpected(error, arguments)
 
 
 def _full(error: Exception) -> ExitCode:
@@ -345,7 +345,7 @@ def _full(error: Exception) -> ExitCode:
     return _complain(f"{why} {place}: make room, and run it again", ExitCode.PARTLY)
 
 
-def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
+def _report_unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
     import tempfile
 
     if {"-v", "--verbose"} & set(hoist(arguments)):

@@ -104,7 +104,7 @@ class Context:
         return open_workspace(self.settings, self, self.proven)
 
     def workspace_of(self, name: str | None) -> "Workspace":
-        """`workspace` on behalf of `name`; None: of this process' user. Raises UsageError."""
+        """Return `workspace` on behalf of `name`; None: of this process' user. Raises UsageError."""
         from dlq.replay.actor import check_claim
 
         return self.workspace if name is None else replace(self.workspace, name=check_claim(name))
@@ -147,7 +147,7 @@ class Context:
         return set()
 
     def follow(self, lines: "Sequence[Line]") -> AbstractContextManager[None]:
-        """Progress on stderr while the block runs."""
+        """Show progress on stderr while the block runs."""
         from dlq.cli.progress import progress
 
         return progress(self, lines)
@@ -190,7 +190,7 @@ def say_what_is_not_classified(context: Context) -> None:
 
 
 def wants_no_escapes(flag: bool) -> bool:
-    """--no-color, or NO_COLOR set to anything: no colours, nothing bold, no escape sequence of any kind."""
+    """Return whether --no-color, or NO_COLOR set to anything, forbids colours, bold and all other escapes."""
     return flag or bool(os.environ.get("NO_COLOR"))
 
 
@@ -229,7 +229,7 @@ def _unreadable(path: str | Path, error: OSError) -> ConfigError:
 
 
 def write_line(text: str) -> None:
-    """Data on stdout. A lone surrogate (from a hostile header) is written escaped, never a crash."""
+    """Write data to stdout. A lone surrogate (from a hostile header) is written escaped, never a crash."""
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
     sys.stdout.buffer.flush()
 
@@ -267,10 +267,10 @@ def _jsonl(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[An
 def _csv(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     shown = _text if context.raw else _cell
     for row in (columns, *rows):
-        sys.stdout.write(",".join([_quoted(shown(value)) for value in row]) + "\n")
+        sys.stdout.write(",".join([_quote(shown(value)) for value in row]) + "\n")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a text where a character separates, be it for one spreadsheet or another."""
     return '"{}"'.format(text.replace('"', '""')) if _SEPARATES.search(text) else text
 

@@ -67,7 +67,7 @@ def _age(oldest: int | None) -> str | None:
 
 
 def _remarks(findings: "Iterable[Finding]") -> "Mapping[str, list[tuple[str, Finding]]]":
-    """Heading -> texts and the finding that each is of; a mode that is refused changes nothing."""
+    """Return heading -> texts and the finding that each is of; a mode that is refused changes nothing."""
     remarks: defaultdict[str, list[tuple[str, Finding]]] = defaultdict(list)
     for mode in _MODES:
         for finding in findings:

@@ -30,13 +30,13 @@ def bound_memory(most: int = _MOST) -> None:
     page = os.sysconf("SC_PAGE_SIZE")
     more = min(most, page * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = _taken(page) + more
+    soft = _data_bytes(page) + more
     resource.setrlimit(
         resource.RLIMIT_DATA, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
     )
 
 
-def _taken(page: int) -> int:
+def _data_bytes(page: int) -> int:
     """Return bytes of data that this process has (proc(5), statm)."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[5]) * page

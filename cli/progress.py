@@ -22,7 +22,7 @@ def progress(context: Context, lines: Sequence[Line]) -> Iterator[None]:
     if context.quiet:
         yield
         return
-    show = _drawn(context, lines) if sys.stderr.isatty() else _told(context, lines)
+    show = _drawer(context, lines) if sys.stderr.isatty() else _reporter(context, lines)
     over = threading.Event()
 
     def tick() -> None:
@@ -39,7 +39,7 @@ def progress(context: Context, lines: Sequence[Line]) -> Iterator[None]:
         show(True)
 
 
-def _told(context: Context, lines: Sequence[Line]) -> Callable[[bool], None]:
+def _reporter(context: Context, lines: Sequence[Line]) -> Callable[[bool], None]:
     waiting: set[str] = set()
 
     def show(_end: bool) -> None:
@@ -53,7 +53,7 @@ def _told(context: Context, lines: Sequence[Line]) -> Callable[[bool], None]:
     return show
 
 
-def _drawn(context: Context, lines: Sequence[Line]) -> Callable[[bool], None]:
+def _drawer(context: Context, lines: Sequence[Line]) -> Callable[[bool], None]:
     def show(end: bool) -> None:
         room = shutil.get_terminal_size().columns - 1
         texts = [""] * len(lines) if end else [str(line) for line in lines]

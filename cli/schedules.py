@@ -85,7 +85,7 @@ def crontab(call: Call) -> str:
 
 
 def _shell_word(text: str) -> str:
-    """Quoted for sh, behind cron. Crons disagree about a backslash before another or before `%`, so a pair of
+    """Quote for sh, behind cron. Crons disagree about a backslash before another or before `%`, so a pair of
     quotes that means nothing stands behind each."""
     return shlex.quote(text).replace("\\", "\\''")
 
@@ -128,8 +128,8 @@ def _percent(text: str) -> str:
 
 
 def _unit_path(path: str) -> str:
-    """Return a path to the end of its line: there are no quotes, but its last character must not be one that
-    is cut off, or that takes the next line in."""
+    """Write a path up to the end of its line: there are no quotes, but its last character must not be one
+    that is cut off, or that takes the next line in."""
     return _percent(path) + ("/" if path.endswith((" ", "\\")) else "")
 
 

@@ -32,7 +32,7 @@ def draw(console: "Console", columns: Sequence[str], rows: Sequence[Sequence[str
     cells = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
     wanted = {name: max(map(cell_len, (name, *texts))) for name, texts in cells.items()}
     is_narrow = console.is_terminal and len(cells) > 1
-    widths = _fitting(cells, wanted, console.width) if is_narrow else wanted
+    widths = _fit_widths(cells, wanted, console.width) if is_narrow else wanted
     shown = zip(*([name, *cells[name]] for name in widths), strict=True)
     for number, row in enumerate(shown):
         for line in _lines(console, row, widths):
@@ -41,7 +41,7 @@ def draw(console: "Console", columns: Sequence[str], rows: Sequence[Sequence[str
 
 
 def _lines(console: "Console", row: Sequence[str], widths: _Widths) -> Iterator[str]:
-    """Mostly one."""
+    """Yield a row's lines, mostly one."""
     from rich.text import Text
 
     parts = [
@@ -58,7 +58,7 @@ def _cell(text: str, width: int) -> str:
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
+def _fit_widths(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
     """Return a width for each column that fits; a plan's id, which the next command takes, stays whole."""
     least = {
         name: width
@@ -66,14 +66,14 @@ def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
         else min(width, _LINE if name in _WRAPS else _SHORTEST)
         for name, width in wanted.items()
     }
-    kept = _kept(cells, wanted, least, room)
+    kept = _choose_columns(cells, wanted, least, room)
     widths = {name: min(wanted[name], max(room, least[name])) for name in kept}  # and a step for each cell
     while _total(widths) > room and (wide := [name for name in kept if widths[name] > least[name]]):
         widths[max(wide, key=lambda name: (name in _WRAPS, widths[name]))] -= 1
     return widths
 
 
-def _kept(cells: _Cells, wanted: _Widths, least: _Widths, room: int) -> Sequence[str]:
+def _choose_columns(cells: _Cells, wanted: _Widths, least: _Widths, room: int) -> Sequence[str]:
     """Return the columns that find room. Empty ones, and those that are missed least, go before anything is
     shortened; the last ones where that is not enough."""
     kept = list(wanted)
@@ -95,9 +95,9 @@ def _unseen(wanted: _Widths, widths: _Widths) -> str:
         "shortened": [name for name, width in widths.items() if width < wanted[name] and name not in _WRAPS],
         "left out": [name for name in wanted if name not in widths],
     }
-    return "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names)
+    return "; ".join(f"{what}: {_list_first(names)}" for what, names in said.items() if names)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_first(names: Sequence[str]) -> str:
     more = len(names) - 5
     return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")

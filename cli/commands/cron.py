@@ -117,7 +117,7 @@ def _program() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Cron's PATH is nearly empty; Spark needs java, and its scripts the usual tools."""
+    """Return a PATH and more: cron's is nearly empty; Spark needs java, and its scripts the usual tools."""
     java = shutil.which("java")
     folders = dict.fromkeys([*([os.path.dirname(java)] if java else []), *_PATH])
     home = os.environ.get("JAVA_HOME")

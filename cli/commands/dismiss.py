@@ -73,14 +73,14 @@ def _say(context: Context, counts: Mapping[str, int]) -> None:
         context.say("no letters")
         return
     verb, what = _words(counts)
-    context.emit(counts, lambda: context.console.print(_told(counts[verb], what)))
+    context.emit(counts, lambda: context.console.print(_letters(counts[verb], what)))
     if verb == "dismissed" and counts["known"]:
-        context.say(f"{_told(counts['known'], 'left alone')}: dismissed before, sent, or set aside")
+        context.say(f"{_letters(counts['known'], 'left alone')}: dismissed before, sent, or set aside")
 
 
 def _words(counts: Mapping[str, int]) -> tuple[str, str]:
     return ("reopened", "open again") if "reopened" in counts else ("dismissed", "closed")
 
 
-def _told(count: int, what: str) -> str:
+def _letters(count: int, what: str) -> str:
     return f"{count:,} letter{'' if count == 1 else 's'} {what}"

@@ -47,7 +47,7 @@ def export(
     selection = Selection(where, source, since, incident, failure, text)
     masker = Masker(context.settings.mask) if mask else None
     export_them = export_bundle if file.endswith(_BUNDLE) else export_letters
-    count = _written(file, export_them(context.workspace, selection, masker), mask)
+    count = _write_file(file, export_them(context.workspace, selection, masker), mask)
     if file == "-":
         context.say(f"{count} letters")
     else:
@@ -56,7 +56,7 @@ def export(
         )
 
 
-def _written(file: str, content: "Content", mask: bool) -> int:
+def _write_file(file: str, content: "Content", mask: bool) -> int:
     from dlq.archive.storage.files import SHARED
     from dlq.archive.storage.folder import PRIVATE
 

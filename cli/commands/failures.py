@@ -24,13 +24,13 @@ _EMPTY = "no failures: nothing is captured yet, or nothing of it is classified; 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     commands = typer.Typer(invoke_without_command=True)
-    commands.callback()(_about)
+    commands.callback()(_group)
     for command in (ls, show, assign, note, snooze, resolve, reopen):
         commands.command()(command)
     app.add_typer(commands, name="failures")
 
 
-def _about(ctx: typer.Context) -> None:
+def _group(ctx: typer.Context) -> None:
     """Assign, note, snooze and resolve failures.
 
     A failure groups letters that died for the same reason: those of one fingerprint. It is new until you

@@ -62,7 +62,7 @@ def init(
 def _ask() -> tuple[str, str | None]:
     """Ask for the URL of a broker and a file with its user's password, until both can be used. An empty URL
     stands for the example."""
-    url = _prompt("URL of your broker, e.g. amqp://dlq@rabbit.example/ (empty: write an example)", _checked)
+    url = _prompt("URL of your broker, e.g. amqp://dlq@rabbit.example/ (empty: write an example)", _check_url)
     if "@" not in url:
         return url, None
     return url, _prompt("File that holds the password (empty: the variable DLQ_PASSWORD)", _readable) or None
@@ -72,7 +72,7 @@ def _prompt(text: str, check: Callable[[str], str]) -> str:
     return str(typer.prompt(text, default="", show_default=False, value_proc=check, err=True))
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     try:
         if url:
             _of_broker(url, None)
@@ -90,7 +90,7 @@ def _readable(name: str) -> str:
 
 
 def _of_broker(url: str, api: str | None, password_file: str | None = None) -> str:
-    """TOML of one broker. Raises UsageError."""
+    """Return TOML of one broker. Raises UsageError."""
     scheme = url.partition(":")[0]
     known = {scheme: name for name, kind in plugins().items() for scheme in kind.schemes}
     name = known.get(scheme)

@@ -10,12 +10,12 @@ from dlq.cli.context import Context
 def register(app: typer.Typer) -> None:
     """Add the command."""
     commands = typer.Typer(no_args_is_help=True)
-    commands.callback()(_about)
+    commands.callback()(_group)
     commands.command()(move)
     app.add_typer(commands, name="ledger")
 
 
-def _about() -> None:
+def _group() -> None:
     """Move the ledger, the record of what was sent."""
 
 

@@ -13,24 +13,24 @@ _SPRING = "org.springframework.amqp.rabbit.support.ListenerExecutionFailedExcept
 
 
 def letters() -> Iterator[dict[str, Any]]:
-    """JSONL objects (RabbitMQ), in the order in which they died."""
+    """Yield JSONL objects (RabbitMQ), in the order in which they died."""
     yield from (_timed_out(number) for number in range(24))
     yield from (_out_of_stock(number) for number in range(24, 33))
-    yield from (_expired(number) for number in range(33, 45))
+    yield from (_expired_letter(number) for number in range(33, 45))
     yield _timed_out(7)
     yield _poison(45)
 
 
 def _timed_out(number: int) -> dict[str, Any]:
     text = "payment-gateway:443 did not answer within 3000 ms"
-    return _parked(
+    return _parked_letter(
         number, "java.net.SocketTimeoutException", text, "com.shop.payment.Gateway.charge(Gateway.java:88)"
     )
 
 
 def _out_of_stock(number: int) -> dict[str, Any]:
     text = f"stock of SKU-{number % 3} would be negative"
-    return _parked(
+    return _parked_letter(
         number, "com.shop.stock.NegativeStockException", text, "com.shop.stock.Stock.take(Stock.java:42)"
     )
 
@@ -44,17 +44,17 @@ def _order(number: int) -> dict[str, Any]:
             "message_id": f"order-{4700 + number}",
             "content_type": "application/json",
             "delivery_mode": "2",
-            "timestamp": str(int((_at(number) - timedelta(seconds=30)).timestamp())),
+            "timestamp": str(int((_time_of(number) - timedelta(seconds=30)).timestamp())),
         },
         "body_text": json.dumps(order),
     }
 
 
-def _at(number: int) -> datetime:
+def _time_of(number: int) -> datetime:
     return _NIGHT + timedelta(seconds=7 * number)
 
 
-def _parked(number: int, exception: str, message: str, frame: str) -> dict[str, Any]:
+def _parked_letter(number: int, exception: str, message: str, frame: str) -> dict[str, Any]:
     """Return a letter that Spring's RepublishMessageRecoverer parked."""
     wrapped = f"{_SPRING}\n\tat o.s.amqp.Adapter.invoke(Adapter.java:1)\n"
     trace = f"{wrapped}Caused by: {exception}: {message}\n\tat {frame}\n"
@@ -71,12 +71,12 @@ def _parked(number: int, exception: str, message: str, frame: str) -> dict[str, 
     }
 
 
-def _expired(number: int) -> dict[str, Any]:
+def _expired_letter(number: int) -> dict[str, Any]:
     return _order(number) | {"headers": _death("expired", WORK_QUEUE, number)}
 
 
 def _poison(number: int) -> dict[str, Any]:
-    """Binary rubbish on a JSON queue: refused at each of four deliveries of a retry loop."""
+    """Return binary rubbish on a JSON queue: refused at each of four deliveries of a retry loop."""
     wait = _death("expired", f"{WORK_QUEUE}.wait", number, count=3)["x-death"]
     refused = _death("rejected", WORK_QUEUE, number, count=4)
     return {
@@ -92,7 +92,7 @@ def _death(reason: str, queue: str, number: int, count: int = 1) -> dict[str, An
         "count": count,
         "reason": reason,
         "queue": queue,
-        "time": _at(number).isoformat(),
+        "time": _time_of(number).isoformat(),
         "exchange": "shop",
         "routing-keys": ["order.created"],
     }

@@ -22,21 +22,21 @@ _COMMITTED = 8
 
 
 def records() -> Iterator[tuple[str, dict[str, Any]]]:
-    """(topic, JSONL object): half messages and their copies, what ended them, and what gave them up."""
+    """Yield topic and JSONL object: half messages and copies, what ended them, and what gave them up."""
     yield from _checked_to_the_end(0, "7F00000117A518B4AAC2000000000001", "order-4801")
     yield from _checked_to_the_end(1, "7F00000117A518B4AAC2000000000002", "order-4802")
     committed = _message(1, "7F00000117A518B4AAC2000000000002", "order-4802", 1)
-    yield _TOPIC, _stored(committed, _SENT + 40_000, 0, sysFlag=_COMMITTED, preparedTransactionOffset=100)
-    yield _OP_TOPIC, _stored({"broker_kind": "rocketmq", "body_text": "1,"}, _SENT + 43_000, 0)
+    yield _TOPIC, _stamp(committed, _SENT + 40_000, 0, sysFlag=_COMMITTED, preparedTransactionOffset=100)
+    yield _OP_TOPIC, _stamp({"broker_kind": "rocketmq", "body_text": "1,"}, _SENT + 43_000, 0)
 
 
 def _checked_to_the_end(number: int, key: str, order: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each check puts a copy back behind the others."""
     for check in range(_CHECKS + 1):
         at, offset = _SENT + check * _EVERY_MS + number, 2 * check + number
-        yield _HALF, _stored(_message(number, key, order, check), at, offset, commitLogOffset=100 * offset)
+        yield _HALF, _stamp(_message(number, key, order, check), at, offset, commitLogOffset=100 * offset)
     given_up = _message(number, key, order, _CHECKS)
-    yield _DISCARDED, _stored(given_up, _SENT + (_CHECKS + 1) * _EVERY_MS, number)
+    yield _DISCARDED, _stamp(given_up, _SENT + (_CHECKS + 1) * _EVERY_MS, number)
 
 
 def _message(number: int, key: str, order: str, checks: int) -> dict[str, Any]:
@@ -53,6 +53,6 @@ def _message(number: int, key: str, order: str, checks: int) -> dict[str, Any]:
     return {"broker_kind": "rocketmq", "properties": properties | counted, "body_text": json.dumps(body)}
 
 
-def _stored(message: dict[str, Any], at: int, offset: int, **fields: int) -> dict[str, Any]:
+def _stamp(message: dict[str, Any], at: int, offset: int, **fields: int) -> dict[str, Any]:
     headers = {"bornTimestamp": _SENT, "bornHost": "10.0.0.7:41000", "storeTimestamp": at}
     return message | {"headers": {**headers, "queueOffset": offset, "queueId": 0, "sysFlag": 0, **fields}}
