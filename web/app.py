@@ -64,7 +64,7 @@ async def _answer(console: Console, request: Request) -> ASGIApp:
             return _enter(console, request)
         if path == agents_by_http.PATH:
             return agents_by_http.answer_agent(console, request)
-        person = _who(console, request)
+        person = _find_person(console, request)
     except Forged as error:
         raise Refused(400, str(error)) from error
     if person is None:
@@ -147,7 +147,7 @@ _PATTERNS = [
 """What an address names are ids of ours: nothing in them leads to another folder."""
 
 
-def _who(console: Console, request: Request) -> Person | None:
+def _find_person(console: Console, request: Request) -> Person | None:
     """Return whose name is proven: by a trusted proxy, else by a cookie of this start. Raises Forged."""
     named = people.read_proxy(request, console.settings.serve)
     return named or next(filter(None, map(console.sessions.find, _read_cookies(console, request))), None)
@@ -166,7 +166,7 @@ def _enter(console: Console, request: Request) -> Response:
     """Lead on to the page that was meant, without the token in its address: a cookie takes its place. Raises
     Forged."""
     session = console.sessions.enter(request.query_params["token"])
-    if session is None and _who(console, request) is None:
+    if session is None and _find_person(console, request) is None:
         return _unknown(request)
     answer = RedirectResponse(_place_of(request) or "/", 303)
     if session is None:

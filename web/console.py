@@ -195,7 +195,7 @@ class PageRequest:
         return self.masker().document(document)
 
     def mask_all(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """`mask` of each."""
+        """Mask each of them."""
         return [self.mask(one) for one in documents]
 
     def page(self, template: str, command: str | list[str], status: int = 200, **values: Any) -> Response:

@@ -110,7 +110,7 @@ class Jobs:
         return known[name]
 
     def list_running(self, about: str | None = None) -> list[Job]:
-        """Jobs whose process is alive, of all or about one plan."""
+        """Return jobs whose process is alive, of all or about one plan."""
         return [job for job in self.list_all() if about in (None, job.about) and self.is_running(job)]
 
     def is_running(self, job: Job) -> bool:

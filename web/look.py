@@ -59,8 +59,8 @@ class Kept:
 
 
 def _open_views(workspace: Workspace) -> "duckdb.DuckDBPyConnection":
-    """Views whose conditions may also use `masked(text)`: a text as pages show it, made once of many that are
-    equal."""
+    """Open views whose conditions may also use `masked(text)`: a text as pages show it, made once of many
+    that are equal."""
     import pyarrow as pa
     from duckdb.func import ARROW
 
@@ -139,7 +139,7 @@ class Look:
         self._seated = threading.local()
 
     def forget(self) -> None:
-        """Somebody has changed something by this page: the next look is at what it is then."""
+        """Forget what was read once this page has changed something: the next look is at what it is then."""
         with self._lock:
             self._changes += 1
             self._moment = None
@@ -202,7 +202,7 @@ class Look:
         return made
 
     def keep_long(self, name: Hashable, make: Callable[[Workspace], _T]) -> _T:
-        """`keep` of what reads the whole archive for its letters: made by one at a time, and, unless this
+        """Do `keep` of what reads the whole archive for its letters: made by one at a time, and, unless this
         page has changed something, not anew before nine times as long has passed as it took. Who may only
         look would keep the server at work while anything goes on. Raises what `make` raised, as long."""
         with self._lock:
@@ -281,7 +281,7 @@ class Look:
             self._looking.release()
 
     def _find_out(self) -> _Moment:
-        """Anew where somebody has changed something meanwhile: what was read may be of before."""
+        """Look anew where somebody has changed something meanwhile: what was read may be of before."""
         while True:
             changes = self._changes
             found, at = self.read_moment(), time.monotonic()
@@ -318,7 +318,7 @@ class Look:
         return _Moment(tuple(manifests), known[-1] if known else None, *before)
 
     def _look_at_ledger(self) -> tuple[Hashable, Sequence[Event] | None]:
-        """Return nothing where the ledger is out of reach, which who looks is told."""
+        """Return what the ledger holds; nothing where it is out of reach, which who looks is told."""
         with suppress(DlqError):
             return look_at_ledger(self.workspace.settings.ledger, self.workspace.store)
         return None, None

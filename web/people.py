@@ -114,7 +114,7 @@ def read_proxy(request: HTTPConnection, serve: Serve) -> Person | None:
 
 
 def _read_groups(request: HTTPConnection, serve: Serve) -> frozenset[str]:
-    """Return None where no header is named: one that the proxy does not set is the client's. Raises
+    """Return no groups where no header is named: one that the proxy does not set is the client's. Raises
     Forged."""
     lists = request.headers.getlist(serve.groups_header) if serve.groups_header else []
     if len(lists) > 1:
@@ -124,8 +124,8 @@ def _read_groups(request: HTTPConnection, serve: Serve) -> frozenset[str]:
 
 
 def _read_name(name: str) -> str:
-    """A name counts to its last letter, so what could stand for another is refused: blanks at its ends, which
-    somebody may trim, and a comma, by which two headers are made one. Raises Forged."""
+    """Return a name. It counts to its last letter, so what could stand for another is refused: blanks at its
+    ends, which somebody may trim, and a comma, by which two headers are made one. Raises Forged."""
     if not name or name != name.strip() or "," in name or not name.isprintable() or len(name) > _LONGEST_NAME:
         raise Forged(
             "the proxy names nobody, or a name with blanks at the ends, a comma or a control character"

@@ -45,7 +45,7 @@ class Patient(H11Protocol):
         self._limit = self._deaf = self._call_later(patience.SHORTLY, self._give_up)
 
     def _make_room(self) -> None:
-        """Silent connections of a stranger must not keep others out: any user of this host can open them."""
+        """Close a stranger's silent connection: it must not keep others out, and any user may open one."""
         oldest = min(self._open, key=Patient._knows)
         del self._open[oldest]
         oldest.transport.abort()

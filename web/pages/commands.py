@@ -46,7 +46,7 @@ def show_page(ask: PageRequest) -> Response:
 
 
 def follow(ask: PageRequest) -> Response:
-    """News of a command, until it is over."""
+    """Send news of a command, until it is over."""
     job = ask.console.jobs.find(ask.names["job"])
     jobs = ask.console.jobs
     return send_news(

@@ -57,6 +57,6 @@ def _read_body(letter: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
 
 
 def _as_before(before: str, value: str) -> str:
-    """Return a form brings every line break as two characters: they become what they were."""
+    """Return line breaks as they were: a form brings each as two characters."""
     text = value.replace("\r\n", "\n")
     return text.replace("\n", "\r\n") if "\r\n" in before else text

@@ -31,7 +31,7 @@ from dlq.web.pages.plans import read_plans
 
 
 def list_page(ask: PageRequest) -> Response:
-    """Failures, what needs a person first."""
+    """Show failures, what needs a person first."""
     chosen = {name: ask.query[name] for name in ("state", "owner") if ask.query.get(name)}
     states, owner = [chosen["state"]] if "state" in chosen else [], chosen.get("owner")
     operations.check_states(states)
@@ -122,7 +122,7 @@ def _is_shown(ask: PageRequest, trait: common.Trait) -> bool:
 
 
 def _list_planned(ask: PageRequest, fingerprint: str) -> list[str]:
-    """Plans that were made of this failure, of which nothing need have been sent."""
+    """Return plans that were made of this failure, of which nothing need have been sent."""
     return [row["plan"] for row in read_plans(ask).plans if f"'{fingerprint}'" in (row["where"] or "")]
 
 

@@ -78,8 +78,8 @@ class _Page(NamedTuple):
 
 
 def list_page(ask: PageRequest) -> Response:
-    """Fifty letters, the newest dead first, unless another order is asked for. `part`: those that a search
-    for a text finds at once, uncounted."""
+    """Show fifty letters, the newest dead first, unless another order is asked for. `part`: those that a
+    search for a text finds at once, uncounted."""
     chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
     after, sort = ask.query.get("after") or None, ask.query.get("sort", "")
     selection, look = choosing.select(chosen, sees_all=ask.sees_all), ask.console.look
@@ -109,7 +109,7 @@ def _describe_filters(ask: PageRequest, chosen: Mapping[str, str], here: Mapping
         "chosen": _Chosen(chosen),
         "selection": chosen,
         "chips": [
-            (_label(name), _name_of(ask, name, value), _without(here, name)) for name, value in chosen.items()
+            (_label(name), _name_of(ask, name, value), _remove(here, name)) for name, value in chosen.items()
         ],
         "options": _list_options(ask),
         "more_columns": _MORE,
@@ -144,7 +144,7 @@ def _name_of(ask: PageRequest, name: str, value: str) -> str:
     return words.describe(ask.mask(found[0]) | {"broker_kinds": found[0]["broker_kinds"]}) if found else value
 
 
-def _without(here: Mapping[str, Any], name: str) -> str:
+def _remove(here: Mapping[str, Any], name: str) -> str:
     return make_address("/letters", **{**here, name: ""})
 
 
@@ -309,7 +309,7 @@ def _tell(known: int, what: str) -> str:
 
 
 def _undo(ids: Sequence[str], chosen: Mapping[str, str], done: Mapping[str, int]) -> Undo | None:
-    """Opens the same letters again, where these are exactly those that were closed now."""
+    """Return what opens the same letters again, where these are exactly those that were closed now."""
     if not done["dismissed"] or done["known"] or (not ids and chosen.keys() & {"replay_state", "where"}):
         return None
     return Undo("/letters/chosen", [("act", "undo"), *(("id", one) for one in ids), *chosen.items()])

@@ -64,7 +64,7 @@ def read_report(ask: PageRequest) -> Mapping[str, Any]:
 
 
 def _list_open_replays(plans: Sequence[Document]) -> list[Document]:
-    """Plans that have begun and are not over, and the newest that have not."""
+    """Return plans that have begun and are not over, and the newest that have not."""
     rows = [row for row in plans if any(row[state] for state in _OPEN)]
     begun = [row for row in rows if row["planned"] < row["letters"]]
     return [*begun, *(row for row in reversed(rows) if row not in begun)]

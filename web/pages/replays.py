@@ -66,7 +66,7 @@ def _tell_doubt(ask: PageRequest, doubt: Document, jobs: Sequence[Job]) -> Mappi
 
 
 def follow(ask: PageRequest) -> Response:
-    """News of a replay, also of what begins later."""
+    """Send news of a replay, also of what begins later."""
     workspace = ask.workspace()
     header = planfile.load(workspace.store, planfile.find(workspace.store, ask.names["plan"]))
     sent: list[tuple[float, int]] = []

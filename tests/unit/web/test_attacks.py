@@ -121,7 +121,7 @@ def test_a_page_that_fails_steers_no_terminal(
         raise RuntimeError("\x1b[2J\u202e")
 
     browser = serve()
-    monkeypatch.setattr("dlq.web.app._who", fail)
+    monkeypatch.setattr("dlq.web.app._find_person", fail)
     answer = browser.get("/failures")
     assert (answer.status_code, "RuntimeError" in answer.text) == (500, False)
     told = capsys.readouterr().err
