@@ -42,7 +42,7 @@ def all_named() -> str:
 _NO_NAME = re.compile(r"(?!)")
 
 
-def _nothing(*_: Any) -> None:
+def _return_none(*_: Any) -> None:
     return None
 
 
@@ -82,9 +82,9 @@ class Plugin:
     """What the table of a source of it may hold."""
     named_by: tuple[str, ...] = ("queue",)
     """Keys of a source, of which exactly one says where the dead letters lie."""
-    check: Callable[[str, Any], None] = _nothing
+    check: Callable[[str, Any], None] = _return_none
     """(place, broker): raises ConfigError for settings that do not fit together."""
-    check_source: Callable[[str, Any, Any], None] = _nothing
+    check_source: Callable[[str, Any, Any], None] = _return_none
     """(place, source, broker): the same of a source."""
     means: Callable[[str, str], bool] = str.__eq__
     """(`queue` of a source, a queue's name): whether the source reads that queue."""
@@ -93,7 +93,7 @@ class Plugin:
     """Of URLs that mean this kind in `dlq init --url`."""
     api: str | None = None
     """The setting that `dlq init --api` fills."""
-    api_of: Callable[[str], str | None] = _nothing
+    api_of: Callable[[str], str | None] = _return_none
     """(url): where that API listens by default."""
     by_tls: Mapping[str, str] = field(default_factory=dict)
     """Scheme without TLS -> what to write for it."""
@@ -119,9 +119,9 @@ class Plugin:
     """Names of headers and properties that its broker or its clients write, so that they say nothing of the
     business; a masked view shows them."""
 
-    why_no_text: Callable[[int], str | None] = _nothing
+    why_no_text: Callable[[int], str | None] = _return_none
     """(`flags` of a record): why its body is no text, whatever its bytes look like."""
-    packing: Callable[[int], str | None] = _nothing
+    packing: Callable[[int], str | None] = _return_none
     """(`flags`): how the body is packed, as a content encoding that can be streamed."""
     unpack: str = ""
     """Names the function (body, flags, limit in bytes) -> body or None, for what else its clients pack; it

@@ -13,7 +13,7 @@ _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def now() -> int:
-    """Microseconds since the epoch."""
+    """Return microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
@@ -35,7 +35,7 @@ def datable(micros: int) -> int | None:
 
 
 def iso(micros: int) -> str:
-    """Microseconds since the epoch as ISO 8601 in UTC, e.g. 2026-11-02T03:12:09Z.
+    """Return microseconds since the epoch as ISO 8601 in UTC, e.g. 2026-11-02T03:12:09Z.
 
     A time beyond the calendar is shown as its first or last: an archive that holds one stays readable.
     """
@@ -44,7 +44,7 @@ def iso(micros: int) -> str:
 
 
 def from_iso(text: str) -> int | None:
-    """ISO 8601 (with `Z` or an offset; without a zone it is UTC) as microseconds, or None."""
+    """Return ISO 8601 (with `Z` or an offset; without a zone it is UTC) as microseconds, or None."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -170,21 +170,21 @@ def choose(condition: Column, then: Column, otherwise: Column) -> Column:
 
 
 def join(parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
-    """Batches in one piece; what came in columns stays so."""
+    """Join batches into one; what came in columns stays so."""
     if len(parts) == 1:
         return parts[0]
     batches = [part.columns for part in parts if isinstance(part, Columns)]
     if len(batches) < len(parts) or not parts:
         return [*chain.from_iterable(parts)]
-    return Columns([_joined(columns) for columns in zip(*batches, strict=True)])
+    return Columns([_concat(columns) for columns in zip(*batches, strict=True)])
 
 
-def _joined(parts: Sequence[Column]) -> Column:
+def _concat(parts: Sequence[Column]) -> Column:
     rows = sum(map(len, parts))
     constants = [part.value for part in parts if isinstance(part, Constant)]
     if len(constants) == len(parts) and constants.count(constants[0]) == len(parts):
         return Constant(constants[0], rows)
     maps = [part.columns for part in parts if isinstance(part, Maps)]
     if len(maps) == len(parts) and len(set(map(tuple, maps))) == 1:
-        return Maps({name: _joined([columns[name] for columns in maps]) for name in maps[0]}, rows)
+        return Maps({name: _concat([columns[name] for columns in maps]) for name in maps[0]}, rows)
     return [*chain.from_iterable(parts)]

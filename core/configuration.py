@@ -77,11 +77,11 @@ TOP = ("archive", *_NAMED, *_LISTED, *SINGLE)
 
 
 def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
-    """Typed settings from TOML data and `DLQ_*` variables; raises ConfigError naming the place."""
+    """Read typed settings from TOML data and `DLQ_*` variables; raises ConfigError naming the place."""
     for name in data:
         if name not in TOP:
             raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, TOP) or _NO_SUCH_KEY}")
-    values: dict[str, Any] = {"archive": _typed("archive", data.get("archive", "./archive"), str)}
+    values: dict[str, Any] = {"archive": _read_value("archive", data.get("archive", "./archive"), str)}
     if isinstance(data.get("mask"), list):
         raise ConfigError(masks.OLD)
     for section, made_as in _NAMED.items():
@@ -91,7 +91,7 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
             for name, table in tables.items()
         }
     for section, made_as in _LISTED.items():
-        rows = _typed(section, data.get(section, []), list)
+        rows = _read_value(section, data.get(section, []), list)
         values[section] = tuple(_build(f"{section}[{i}]", made_as, row) for i, row in enumerate(rows))
     for section, made_as in SINGLE.items():
         values[section] = _build(section, made_as, data.get(section, {}))
@@ -135,7 +135,7 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
                 or f"unknown key {quote_value(key)} in [{place}]{suggest(key, known) or _NO_SUCH_KEY}"
             )
         at, wanted = f"{place}.{key}", hints[key]
-        values[key] = _build(at, wanted, value) if wanted in _TABLES else _typed(at, value, wanted)
+        values[key] = _build(at, wanted, value) if wanted in _TABLES else _read_value(at, value, wanted)
     missing = [
         n
         for n, f in known.items()
@@ -159,7 +159,7 @@ def _of_others(place: str, key: str) -> str | None:
 
 
 def check_name(place: str, name: str) -> str:
-    """`name`, where a broker, a source, a store or a profile may be called so; raises ConfigError."""
+    """Return `name`, where a broker, a source, a store or a profile may be called so; raises ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{shorten(place, _LONGEST_PLACE)}: a name has letters, digits, '.', '_' and '-' only, and "
@@ -168,7 +168,7 @@ def check_name(place: str, name: str) -> str:
     return name
 
 
-def _typed(place: str, value: Any, wanted: Any) -> Any:
+def _read_value(place: str, value: Any, wanted: Any) -> Any:
     options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
     origins = [typing.get_origin(option) or option for option in options]
     if isinstance(value, Mapping) and Mapping in origins:
@@ -193,7 +193,7 @@ def _as_text(place: str, value: Any) -> str:
 
 
 def _without_nul(place: str, text: str) -> str:
-    """No kernel takes NUL in the name of a file or in a program's argument. Raises ConfigError."""
+    """Refuse NUL: no kernel takes it in a file's name or a program's argument. Raises ConfigError."""
     if "\0" in text:
         raise ConfigError(f"{place}: {quote_value(text)} holds NUL; take it out")
     return text

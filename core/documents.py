@@ -113,7 +113,7 @@ def _mapping(wanted: Any, found: Any, place: str) -> dict[str, Any]:
 
 @lru_cache
 def _fields(made_as: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """Name -> type, and the names that must be there."""
+    """Return name -> type, and the names that must be there."""
     hints = typing.get_type_hints(made_as)
     if is_dataclass(made_as):
         known = fields(made_as)

@@ -23,7 +23,7 @@ def is_record_id(text: str) -> bool:
 
 
 def frame(*parts: bytes) -> bytes:
-    """`parts` one after the other with their borders; what is framed may be joined."""
+    """Return `parts` one after the other with their borders; what is framed may be joined."""
     return b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
@@ -48,7 +48,7 @@ def content_ids(starts: Iterable[bytes], blocks: Iterable[bytes], digests: Itera
 def placed_ids(
     starts: Iterable[Any], places: Iterable[bytes], blocks: Iterable[bytes], digests: Iterable[bytes]
 ) -> list[str]:
-    """`content_id` of many: of the place, the properties and the body's SHA-256 digest of each, after
+    """Return `content_id` of many: of the place, the properties and the body's SHA-256 digest of each, after
     what is framed already (`starts`).
     """
     return [

@@ -88,7 +88,7 @@ def lines_for_terminal(text: str) -> list[str]:
 
 
 def block_for_terminal(text: str) -> str:
-    """`lines_for_terminal` as one text."""
+    """Return `lines_for_terminal` as one text."""
     return "\n".join(lines_for_terminal(text))
 
 

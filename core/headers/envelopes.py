@@ -54,7 +54,7 @@ def read_stamps(body: bytes) -> Stamps | None:
     """Return the stamps of an envelope that PHP serialized; None for every other body."""
     begin = body[:_LONGEST_STAMPS]
     if begin.startswith(_BASE64):
-        begin = _decoded(begin)
+        begin = _decode_base64(begin)
     if not _ENVELOPE.match(begin):
         return None
     end = _END.search(begin)
@@ -73,7 +73,7 @@ def read_stamps(body: bytes) -> Stamps | None:
     )
 
 
-def _decoded(base64: bytes) -> bytes:
+def _decode_base64(base64: bytes) -> bytes:
     try:
         return b64decode(base64)
     except ValueError:
@@ -165,7 +165,7 @@ def _is_original(name: str) -> bool:
 
 
 def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Keys as names of headers, with their values as texts."""
+    """Yield keys as names of headers, with their values as texts."""
     for name, value in islice(document.items(), _MOST_KEYS):
         if isinstance(value, dict):
             if _AROUND.intersection(words_of(name[:_MOST_KEYS])[-1:]):
@@ -177,7 +177,7 @@ def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: object) -> str:
-    """Return a frame a line where it is a list; nothing of what is no text and no number."""
+    """Return a text: of a list, an entry a line; nothing of what is no text and no number."""
     if isinstance(value, list):
         return "\n".join(one for one in value[:_MOST_KEYS] if isinstance(one, str))
     is_told = isinstance(value, str | int | float) and not isinstance(value, bool)

@@ -185,7 +185,7 @@ class HandWritten(NamedTuple):
 
 def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
     """Return what hands wrote of a failure, or None: a lone business property is none."""
-    marked = _marked(tuple(headers))
+    marked = _marked_names(tuple(headers))
     if not marked:
         return None
     errors: dict[str, tuple[str, str]] = {}
@@ -197,7 +197,7 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
         if mark.kind == "origin":
             origins.setdefault(mark.part, value)
         elif mark.kind == "count":
-            counts += _counted(name, mark, value)
+            counts += _read_counts(name, mark, value)
         elif tells(name, value):
             errors.setdefault(mark.part, (name, value))
             is_explicit |= mark.explicit
@@ -211,7 +211,7 @@ def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
 
 
 @lru_cache(maxsize=4096)
-def _marked(names: tuple[str, ...]) -> Sequence[tuple[str, _Mark]]:
+def _marked_names(names: tuple[str, ...]) -> Sequence[tuple[str, _Mark]]:
     """Return those of these names that say something of a failure."""
     return [(name, mark) for name in names if (mark := mark_of(name)) is not None]
 
@@ -220,15 +220,15 @@ def tells(name: str, value: str) -> bool:
     """Return whether a header that may tell an error does, or one that counts has counted something."""
     mark = mark_of(name)
     if mark is not None and mark.kind == "count":
-        return any(count.number for count in _counted(name, mark, value))
+        return any(count.number for count in _read_counts(name, mark, value))
     return bool(value.strip()) and not (value in _BROKERS_WORDS and words_of(name) == ("death", "reason"))
 
 
 def attempts_of_retries(headers: Mapping[str, str]) -> int | None:
-    """Attempts by the headers that say by themselves that they count retries, whoever wrote them."""
+    """Return attempts by headers that say by themselves that they count retries, whoever wrote them."""
     marked = ((name, mark_of(name)) for name in headers)
     counts = (
-        _counted(name, mark, headers[name])
+        _read_counts(name, mark, headers[name])
         for name, mark in marked
         if mark is not None and mark.part == "retries" and mark.explicit
     )
@@ -236,7 +236,7 @@ def attempts_of_retries(headers: Mapping[str, str]) -> int | None:
 
 
 def first_published(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Exchange and routing key with which a letter was first published, as frameworks and hands note them."""
+    """Return exchange and routing key of a letter's first publishing, as frameworks and hands note them."""
     names = _of_origin(tuple(headers))
     exchange, key = names.get("exchange"), names.get("routingkey")
     return exchange and headers[exchange], key and headers[key]
@@ -254,7 +254,7 @@ def is_of_a_program(value: str) -> bool:
     return bool(_STACK.search(value) or _CLASS.fullmatch(value.partition(": ")[0].strip()))
 
 
-def _counted(name: str, mark: _Mark, value: str) -> list[_Count]:
+def _read_counts(name: str, mark: _Mark, value: str) -> list[_Count]:
     """Return what a header counts; nothing where it holds no number."""
     digits = _digits(value)
     if not (digits.isascii() and digits.isdecimal() and len(digits) < _MOST_DIGITS):
@@ -306,11 +306,11 @@ def answers_of(told: Sequence[bool], alone: Callable[[], str]) -> Answers:
 @lru_cache(maxsize=4096)
 def marked_names(names: tuple[str, ...]) -> Sequence[str]:
     """Return those of these names whose values count."""
-    return [name for name, _ in _marked(names)]
+    return [name for name, _ in _marked_names(names)]
 
 
 def restart_told(names: tuple[str, ...], answers: Answers, keep: Keep = False) -> HeaderScrub:
-    """`restart` of headers with these names, of whose values this is known."""
+    """Return `restart` of headers with these names, of whose values this is known."""
     told, is_proven = answers
     kept = () if isinstance(keep, bool) else tuple(keep)
     return _of_hands(names, told, is_proven, kept) if told else _of_frameworks(names, keep is True, kept)
@@ -322,7 +322,7 @@ def _of_hands(
 ) -> HeaderScrub:
     """Return what goes of letters with these names, of which those that are marked tell something, or do not:
     as `by_hand` says, which reads what they tell."""
-    found, marked = _of_frameworks(names, False, kept), _marked(names)
+    found, marked = _of_frameworks(names, False, kept), _marked_names(names)
     errors = [mark for (_, mark), tells in zip(marked, told, strict=True) if tells and mark.kind == "error"]
     has_counted = any(tells and mark.kind == "count" for (_, mark), tells in zip(marked, told, strict=True))
     is_parked = has_counted and any(m.kind == "origin" and m.part in _OF_QUEUES for _, m in marked)
@@ -355,7 +355,7 @@ def _is_kept(name: str, patterns: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, ...]) -> HeaderScrub:
-    """Return letters of one kind all have the same names."""
+    """Return what frameworks' headers lose; remembered, for letters of one kind all have the same names."""
     known = {decode_name(name): name for name in names}
     gone: set[str] = set()
     mended: dict[str, Inside] = {}
@@ -398,7 +398,7 @@ def _by_name(
 ) -> tuple[Sequence[str], Sequence[str]] | None:
     """Return which headers with these names are sent again, and which are not; None where that is for their
     values to say."""
-    if keep is not True and _marked(names):
+    if keep is not True and _marked_names(names):
         return None
     what = restart_told(names, ((), False), keep)
     gone = [name for name in names if name in what.gone]
@@ -409,10 +409,10 @@ def taken_away(headers: Mapping[str, str], what: HeaderScrub) -> list[str]:
     """Return what a replay takes away of these headers, in words, in their order."""
     if not what.mended:
         return [name for name in headers if name in what.gone]
-    return [told for name, value in headers.items() if (told := _told(name, value, what)) is not None]
+    return [told for name, value in headers.items() if (told := _name_change(name, value, what)) is not None]
 
 
-def _told(name: str, value: str, what: HeaderScrub) -> str | None:
+def _name_change(name: str, value: str, what: HeaderScrub) -> str | None:
     inside = what.mended.get(name)
     if inside is None or name in what.gone:
         return name if name in what.gone else None

@@ -92,7 +92,7 @@ class Told(NamedTuple):
         return (found[1] or None) if found else None
 
 
-def _told(names: str | Told) -> Told:
+def _as_told(names: str | Told) -> Told:
     return Told(tuple(names.split())) if isinstance(names, str) else names
 
 
@@ -121,14 +121,14 @@ class Framework:
         self.rule, self.when = rule, when
         """When a rule speaks is told to people."""
         self.unread_rule, self.unread_when = unread_rule, unread_when
-        self.classes, self.messages, self.stacks = _told(classes), _told(messages), _told(stacks)
+        self.classes, self.messages, self.stacks = _as_told(classes), _as_told(messages), _as_told(stacks)
         said = (*self.messages.names, *self.classes.names, *self.stacks.names)
         self.evidence = tuple(evidence.split()) or tuple(dict.fromkeys(said))
         self.needs = tuple(tuple(group.split("|")) for group in needs.split()) or (self.evidence,)
         """Of each of these groups one header is there."""
         self.unread = tuple(unread.items())
         """Header -> texts in it which mean that the message could not be read, and nobody was called."""
-        self.attempts, self.origin = _told(attempts), _told(origin)
+        self.attempts, self.origin = _as_told(attempts), _as_told(origin)
         self.dead_letters = re.compile(dead_letters)
         """What its queues of dead letters are called; the first group is where the letter came from."""
         self.places = places
@@ -240,7 +240,7 @@ MOLECULER = Framework(
 # --- Of Kafka ---
 
 
-def _spring(
+def _spring_row(
     prefix: str,
     place: OriginHeaders,
     attempts: Told,
@@ -249,7 +249,7 @@ def _spring(
     classes: str = "",
     needs: str = "",
 ) -> Framework:
-    """`cause-fqcn` is the root cause's; of the others mostly a wrapper's. A key has headers of its own."""
+    """Build Spring's row. `cause-fqcn` is the root cause's; others mostly a wrapper's. A key has its own."""
     stacks = (f"{prefix}exception-stacktrace", f"{prefix}key-exception-stacktrace")
     return Framework(
         *rules, needs=needs,
@@ -263,7 +263,7 @@ def _spring(
     )  # fmt: skip
 
 
-SPRING_RETRY = _spring(
+SPRING_RETRY = _spring_row(
     "kafka_", kafka.SPRING_RETRY, Told(("retry_topic-attempts",), added=-1),  # a dead letter has no next one
     r"kafka_(?:original-|exception-|key-exception-).*|retry_topic-.*|springDeserializerException.*",
     "spring-retry", "kafka_exception-* with retry_topic-attempts: a @RetryableTopic gave up "
@@ -272,7 +272,7 @@ SPRING_RETRY = _spring(
     "trace: the consumer of a @RetryableTopic could not read it (ErrorHandlingDeserializer, "
     "PayloadMethodArgumentResolver)",
 )  # fmt: skip
-SPRING_DLT = _spring(
+SPRING_DLT = _spring_row(
     # The container counts where it is told to (deliveryAttemptHeader).
     "kafka_dlt-", kafka.SPRING, Told(("kafka_deliveryAttempt",)), r"kafka_dlt-.*|kafka_deliveryAttempt",
     "spring-recoverer", "kafka_dlt-exception-*: Spring's error handler gave up "
@@ -280,7 +280,7 @@ SPRING_DLT = _spring(
     "spring-unread", "kafka_dlt-exception-* or kafka_dlt-key-exception-* of a DeserializationException, or "
     "of a conversion in the trace (ErrorHandlingDeserializer, PayloadMethodArgumentResolver)",
 )  # fmt: skip
-SPRING_BINDER = _spring(
+SPRING_BINDER = _spring_row(
     "x-", kafka.SPRING_CLOUD_STREAM, DELIVERY_ATTEMPT, r"x-exception-.*",
     "spring-binder", "x-original-topic with x-exception-fqcn or x-exception-stacktrace (Spring Cloud "
     "Stream's KafkaMessageChannelBinder); how often it had tried deliveryAttempt in the trace says",

@@ -26,22 +26,22 @@ class OriginHeaders(NamedTuple):
     """The record's own time is the original's (Connect, Streams), not that of its death."""
 
 
-def _prefixed(prefix: str, **more: Any) -> OriginHeaders:
+def _origin_headers(prefix: str, **more: Any) -> OriginHeaders:
     return OriginHeaders(f"{prefix}topic", f"{prefix}partition", f"{prefix}offset", **more)
 
 
 _GROUP = "kafka_dlt-original-consumer-group"
 SHARE_GROUP = "__dlq.errors."
-OF_SHARE_GROUP = _prefixed(SHARE_GROUP, group=f"{SHARE_GROUP}group")
-SPRING = _prefixed("kafka_dlt-original-", group=_GROUP, timestamp="kafka_dlt-original-timestamp")
-SPRING_RETRY = _prefixed("kafka_original-", group=_GROUP, timestamp="kafka_original-timestamp")
-SPRING_CLOUD_STREAM = _prefixed("x-original-", timestamp="x-original-timestamp")
-CONNECT = _prefixed("__connect.errors.", keeps_time=True)
-STREAMS = _prefixed("__streams.errors.", keeps_time=True)
-SMALLRYE = _prefixed("dead-letter-")
-SMALLRYE_RETRY = _prefixed("delayed-retry-")
-KARAFKA = _prefixed("source_", group="source_consumer_group")
-KARAFKA_BEFORE = _prefixed("original_", group="original_consumer_group")
+OF_SHARE_GROUP = _origin_headers(SHARE_GROUP, group=f"{SHARE_GROUP}group")
+SPRING = _origin_headers("kafka_dlt-original-", group=_GROUP, timestamp="kafka_dlt-original-timestamp")
+SPRING_RETRY = _origin_headers("kafka_original-", group=_GROUP, timestamp="kafka_original-timestamp")
+SPRING_CLOUD_STREAM = _origin_headers("x-original-", timestamp="x-original-timestamp")
+CONNECT = _origin_headers("__connect.errors.", keeps_time=True)
+STREAMS = _origin_headers("__streams.errors.", keeps_time=True)
+SMALLRYE = _origin_headers("dead-letter-")
+SMALLRYE_RETRY = _origin_headers("delayed-retry-")
+KARAFKA = _origin_headers("source_", group="source_consumer_group")
+KARAFKA_BEFORE = _origin_headers("original_", group="original_consumer_group")
 """Of its older versions."""
 BRIGHTER = OriginHeaders("OriginalTopic")
 WOLVERINE = OriginHeaders("original-destination", "original-partition", "original-offset")
@@ -50,7 +50,7 @@ _BELOW_DLQ = tuple(
     f"dlq{first}{word}{second}"
     for first, word, second in product(".-_", ("original", "source", "origin"), ".-_")
 )
-BY_HAND = tuple(map(_prefixed, ("original-", *_BELOW_DLQ)))
+BY_HAND = tuple(map(_origin_headers, ("original-", *_BELOW_DLQ)))
 """What many write who write it themselves."""
 _ORIGINS = (
     OF_SHARE_GROUP, SPRING, SPRING_RETRY, SPRING_CLOUD_STREAM, CONNECT, STREAMS, SMALLRYE, SMALLRYE_RETRY,

@@ -4,6 +4,6 @@ _ALWAYS, _TIMES = 4 * 2**20, 64
 
 
 def most_unpacked(size: int) -> int:
-    """Return bytes that so many packed ones may become. Text and JSON become some five to twenty times as
+    """Return how many bytes so many packed ones may become. Text and JSON become some five to twenty times as
     many; Deflate could make a thousand of one, Zstandard thirty thousand."""
     return max(_ALWAYS, _TIMES * size)

@@ -131,7 +131,7 @@ def _one_of(place: str, value: str | None, known: Iterable[str]) -> None:
 
 
 def _sound(place: str, reader: Callable[[Any], object], value: object) -> None:
-    """`reader` understands the value, where there is one."""
+    """Check that `reader` understands the value, where there is one."""
     try:
         if value is not None:
             reader(value)
