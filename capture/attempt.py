@@ -70,7 +70,7 @@ class Tally:
         )
 
 
-def _named(one: Skipped) -> str:
+def _describe(one: Skipped) -> str:
     return shorten(f"{one.physical_id}: {one.reason}", _NAME_WIDTH)
 
 
@@ -195,7 +195,7 @@ class Attempt:
         tally.recaptured += sum(len(ids) for owner, ids in matched.items() if self._is_of_another_pull(owner))
         tally.bytes += size
         tally.skipped += len(batch.skipped)
-        tally.left += [_named(one) for one in batch.skipped[: _MOST_NAMED - len(tally.left)]]
+        tally.left += [_describe(one) for one in batch.skipped[: _MOST_NAMED - len(tally.left)]]
         tally.gaps += map(str, batch.gaps[: _MOST_NAMED - len(tally.gaps)])
         tally.gone += sum((gap.end or gap.first) - gap.first for gap in batch.gaps if gap.is_counted)
 

@@ -51,17 +51,17 @@ def _arrow(values: "array[int]") -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def _taken(values: "array[int]", order: pa.Array) -> "array[int]":
+def _reorder(values: "array[int]", order: pa.Array) -> "array[int]":
     found = array(values.typecode)
     found.frombytes(_arrow(values).take(order).buffers()[1] or b"")
     return found
 
 
-def _same(owner: int, rows: int) -> "array[int]":
+def _repeat(owner: int, rows: int) -> "array[int]":
     return array("i", [owner]) * rows
 
 
-def _told(record: Record) -> Told:
+def _content_of(record: Record) -> Told:
     told: Told = resolve(plugin_of(record.broker_kind).told or _TOLD)(record)
     return told
 
@@ -71,13 +71,13 @@ _TOLD = f"{told_of.__module__}:{told_of.__name__}"
 
 def _told_by(store: Store, manifest: Manifest) -> dict[str, Told]:
     return {
-        record.record_id: _told(record)
+        record.record_id: _content_of(record)
         for batch in segments.batches(store, manifest.segment, _CONTENT, manifest.rows)
         for record in to_records(pa.Table.from_batches([batch]))
     }
 
 
-def _named(record_id: str, told: Told) -> str:
+def _content_name(record_id: str, told: Told) -> str:
     """Return an id and content as one name, remembered beside the id where ids are not made of content."""
     return content_digest(record_id.encode(), *(str(part).encode() for part in told))
 
@@ -86,7 +86,7 @@ class Deduplicator:
     """The ids of one source. `manifests` are those whose letters may come again, by owner number."""
 
     def __init__(self, store: Store, source: str, unique_ids: bool = False, is_import: bool = False) -> None:
-        """Reads the record ids of all the source's segments, and of what retention has removed from them."""
+        """Read the record ids of all the source's segments, and of what retention has removed from them."""
         self.manifests: list[Manifest] = []
         self.unlike = 0
         """New letters that have the id of one that is archived, and are another."""
@@ -103,7 +103,7 @@ class Deduplicator:
             self._add(ids.to_pylist(), self._owners(manifest, ids))
             purged = segments.purged_ids(store, manifest)
             gone = _IMPORTED if self._is_foreign(manifest) else SEEN
-            self._add(purged.to_pylist(), _same(gone, len(purged)))
+            self._add(purged.to_pylist(), _repeat(gone, len(purged)))
         self._sort()
 
     def _is_foreign(self, manifest: Manifest) -> bool:
@@ -111,11 +111,11 @@ class Deduplicator:
 
     def _owners(self, manifest: Manifest, ids: pa.ChunkedArray) -> "array[int]":
         if self._is_foreign(manifest):
-            return _same(_IMPORTED, len(ids))
+            return _repeat(_IMPORTED, len(ids))
         if manifest.settled and not self._unique_ids:
-            return _same(SEEN, len(ids))
+            return _repeat(SEEN, len(ids))
         self.manifests.append(manifest)
-        owners = _same(len(self.manifests) - 1, len(ids))
+        owners = _repeat(len(self.manifests) - 1, len(ids))
         if not self._unique_ids:
             settled = pc.is_in(ids, pa.array(manifest.settled_ids, pa.string()))
             for at in pc.indices_nonzero(settled).to_pylist():
@@ -130,8 +130,8 @@ class Deduplicator:
 
     def _sort(self) -> None:
         order = pc.sort_indices(_arrow(self._high))
-        self._high, self._low = _taken(self._high, order), _taken(self._low, order)
-        self._owner = _taken(self._owner, order)
+        self._high, self._low = _reorder(self._high, order), _reorder(self._low, order)
+        self._owner = _reorder(self._owner, order)
 
     def sort_out(self, records: Sequence[Record]) -> tuple[Sequence[Record], dict[int, dict[str, Record]]]:
         """Return which of the delivered `records` are new (with their final ids), and which were known: owner
@@ -141,17 +141,17 @@ class Deduplicator:
         if len(distinct) == len(ids) and self._recent.isdisjoint(distinct) and not self._is_any_archived(ids):
             self._remember(ids)
             if self._is_import:
-                self._remember([_named(record.record_id, _told(record)) for record in records])
+                self._remember([_content_name(record.record_id, _content_of(record)) for record in records])
             return records, {}
         new: list[Record] = []
         matched: dict[int, dict[str, Record]] = {}
         self._delivered = {}
         for record in records:
-            told = _told(record)
+            told = _content_of(record)
             known_id, owner = self._place(record.record_id, told)
             if owner is None:
                 new.append(record if known_id == record.record_id else record._replace(record_id=known_id))
-                self._remember([known_id, _named(known_id, told)] if self._is_import else [known_id])
+                self._remember([known_id, _content_name(known_id, told)] if self._is_import else [known_id])
             else:
                 matched.setdefault(owner, {})[known_id] = record
                 self._delivered[known_id] = told
@@ -173,7 +173,7 @@ class Deduplicator:
         self._told.pop(owner, None)
 
     def _place(self, first_id: str, told: Told) -> tuple[str, int | None]:
-        """(final id, owner of the letter that it is, or None for a new letter)."""
+        """Return (final id, owner of the letter that it is, or None for a new letter)."""
         ordinal, is_unlike = self._next_ordinal.get(first_id, 0), False
         while True:
             record_id = ordinal_id(first_id, ordinal)
@@ -200,7 +200,7 @@ class Deduplicator:
         if owner >= 0:
             return self._archived_as(owner)[record_id].is_same(told)
         if owner == _OWN and self._is_import:
-            name = _named(record_id, told)
+            name = _content_name(record_id, told)
             return name in self._recent or self._index(name) is not None
         return owner != _IMPORTED
 
@@ -226,6 +226,6 @@ class Deduplicator:
     def _remember(self, ids: Sequence[str]) -> None:
         self._recent.update(ids)
         if len(self._recent) >= _MERGE_AT:
-            self._add(self._recent, _same(_OWN, len(self._recent)))
+            self._add(self._recent, _repeat(_OWN, len(self._recent)))
             self._sort()
             self._recent.clear()

@@ -190,13 +190,13 @@ class _Pull:
             except (errors.ConnectionLost, errors.PoisonMessage) as error:
                 lost_at = time.monotonic()
                 if isinstance(error, errors.ConsumerEnded):
-                    self._may_be_gone = self._may_be_gone or self._missing(self._total + tally)
+                    self._may_be_gone = self._may_be_gone or self._count_missing(self._total + tally)
                 self._was_lost = self._was_lost or isinstance(error, errors.ConnectionLost)
                 self._may_hold = self._may_hold or (
                     isinstance(error, errors.ConnectionLost) and not isinstance(error, errors.ConsumerEnded)
                 )
                 failures = 0 if tally.settled else failures + 1
-                lost, before = self._seen(error, tally, before), (str(error), tally.delivered)
+                lost, before = self._as_poison(error, tally, before), (str(error), tally.delivered)
                 alone = (
                     isinstance(lost, errors.PoisonMessage) and self._request.careful and not tally.delivered
                 )
@@ -209,11 +209,11 @@ class _Pull:
                 time.sleep(patience.RECONNECT)
             self._request = self._next_request(lost, tally)
 
-    def _missing(self, total: Tally) -> int:
+    def _count_missing(self, total: Tally) -> int:
         """Return letters of the snapshot that are not durable, and that no log has lost."""
         return (self.result.snapshot or 0) - total.captured - total.recaptured - total.gone
 
-    def _seen(self, error: errors.DlqError, tally: Tally, before: tuple[str, int]) -> errors.DlqError:
+    def _as_poison(self, error: errors.DlqError, tally: Tally, before: tuple[str, int]) -> errors.DlqError:
         """Return the error, as a poison where it has come before behind the same letter."""
         if (tally.delivered or self._request.careful) and before == (str(error), tally.delivered):
             self._suspected = str(error)
@@ -306,11 +306,11 @@ class _Pull:
         result.notes += [f"gap: {gap}" for gap in total.gaps]
         if self._unlike:
             result.notes.append(_UNLIKE.format(self._unlike))
-        rest = max(total.skipped, self._missing(total))
+        rest = max(total.skipped, self._count_missing(total))
         result.left = max(total.skipped, self._there(rest, taken))
         result.gone = total.gone + rest - result.left
         if type(result.error) in _OF_THE_QUEUE:
-            self._may_be_gone = self._may_be_gone or self._missing(total)
+            self._may_be_gone = self._may_be_gone or self._count_missing(total)
         is_unproven = self._may_be_gone > result.gone
         if is_unproven:
             result.notes.append(_ENDED.format(self._may_be_gone))

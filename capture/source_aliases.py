@@ -33,7 +33,7 @@ def warnings(settings: Settings, store: Store, sources: Sequence[Source]) -> Ite
         name: _place(settings.brokers[source.broker], name_letters(source))
         for name, source in settings.sources.items()
     }
-    former = [(name, place) for name, place in _archived(settings, store) if name not in places]
+    former = [(name, place) for name, place in _archived_places(settings, store) if name not in places]
     for source in sources:
         mine = places[source.name]
         if others := [name for name, place in places.items() if name != source.name and _meet(mine, place)]:
@@ -63,8 +63,8 @@ def _meet(one: _Place, other: _Place) -> bool:
     return mine == its or (mine is not None and its is not None and (means(mine, its) or means(its, mine)))
 
 
-def _archived(settings: Settings, store: Store) -> Iterator[tuple[str, _Place]]:
-    """(source, the place that it read) of the newest pulls from brokers that are configured."""
+def _archived_places(settings: Settings, store: Store) -> Iterator[tuple[str, _Place]]:
+    """Yield (source, the place that it read) of the newest pulls from brokers that are configured."""
     for name, data in store.get_many(store.list("topology/")[-_NEWEST:]).items():
         try:
             document = of_pull.read(name, data)
