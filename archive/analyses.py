@@ -235,10 +235,10 @@ def commit(store: Store, analysis: Analysis) -> None:
 
 def load(store: Store, analysis: str) -> Analysis:
     """Return one analysis by id. Raises NotFound-like UsageError from the store when there is none."""
-    return build(name_of(analysis), store.get(name_of(analysis)), _made)
+    return build(name_of(analysis), store.get(name_of(analysis)), _build_analysis)
 
 
-def _made(document: Mapping[str, Any]) -> Analysis:
+def _build_analysis(document: Mapping[str, Any]) -> Analysis:
     made = documents.build(Analysis, document)
     for name in (name for files in made.tables.values() for name in files):
         check_inside(name)
@@ -297,7 +297,7 @@ def open_table(
 
 
 def _is_like(one: pa.DataType | None, other: pa.DataType) -> bool:
-    """Spark and Arrow give the elements of lists other names, and other words for what is never missing."""
+    """Compare types: Spark and Arrow name the elements of lists, and what is never missing, differently."""
     if one is None or not pa.types.is_list(other):
         return bool(one == other)
     return bool(pa.types.is_list(one)) and _is_like(one.value_type, other.value_type)

@@ -106,7 +106,7 @@ def make(connection: duckdb.DuckDBPyConnection, files: Files, still_queued: str)
                {still_queued} AS still_queued, r.segment_file
         FROM (FROM _kept JOIN _lies USING (stem)) r LEFT JOIN _states p USING (record_id)""")
     rest = files.segments.keys() - set(lies.values())
-    lie_there = f"segment_file IN ({_listed(rest)})" if rest else "false"
+    lie_there = f"segment_file IN ({_sql_list(rest)})" if rest else "false"
     connection.execute(f"""
         CREATE TEMP VIEW _rest AS SELECT {", ".join(COLUMNS)}, segment_file FROM _placed WHERE {lie_there}""")
     more = "UNION ALL FROM _rest" if rest else ""  # beside which DuckDB joins the ledger where nobody asks
@@ -115,7 +115,7 @@ def make(connection: duckdb.DuckDBPyConnection, files: Files, still_queued: str)
 
 
 def _find_whole(kept: Mapping[str, int], segments: Mapping[str, Manifest]) -> Mapping[str, str]:
-    """Stem -> the file in which all its letters of then lie: that segment, or what it was compacted into."""
+    """Map a stem to the file where all its letters of then lie: its segment, or what that was merged into."""
     return {
         stem: file
         for file, manifest in segments.items()
@@ -128,7 +128,7 @@ def _stems(manifest: Manifest) -> Iterable[str]:
     return (manifest.stem, *manifest.replaces)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _sql_list(names: Iterable[str]) -> str:
     return ", ".join(map(sql_literal, sorted(names)))
 
 
@@ -145,7 +145,7 @@ def _use_sums(connection: duckdb.DuckDBPyConnection) -> None:
     """Let the sums of the analysis count, as was noted, if they are of all letters that they should be of."""
     ((queued, letters),) = connection.execute("FROM _sums_of").fetchall()
     use, alone = ("true", "_rest") if _count_kept(connection) == letters else ("false", "_brief")
-    is_queued = f"source IN ({_listed(queued)})" if queued else "false"
+    is_queued = f"source IN ({_sql_list(queued)})" if queued else "false"
     for name, sql in {
         "_summed": f"SELECT *, {is_queued} AS is_queued FROM _read_sums WHERE {use}",
         "_deaths": f"FROM _read_minutes WHERE {use}",

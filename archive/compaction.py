@@ -52,7 +52,7 @@ def groups(
     if not compact:
         return alone
     small = [m for m in committed if m.rows < _ROWS // 2 and size_of(store, m) < _BYTES // 2]
-    merged = [group for kind in _kinds(small) for group in _filled(store, kind)]
+    merged = [group for kind in _kinds(small) for group in _fill_groups(store, kind)]
     together = {manifest.stem for group in merged for manifest in group}
     return merged + [group for group in alone if group[0].stem not in together]
 
@@ -65,7 +65,7 @@ def _kinds(small: Sequence[Manifest]) -> Iterator[list[Manifest]]:
         yield sorted(kind, key=lambda manifest: manifest.created_at)
 
 
-def _filled(store: Store, kind: Sequence[Manifest]) -> Iterator[list[Manifest]]:
+def _fill_groups(store: Store, kind: Sequence[Manifest]) -> Iterator[list[Manifest]]:
     group: list[Manifest] = []
     rows = size = 0
     for manifest in kind:
@@ -119,7 +119,7 @@ def with_letters(store: Store, old: Manifest, letters: Sequence[Record]) -> Mani
     """Write a segment again with these of its letters, which tell more of the same ones, in the place of the
     archived ones; returns its manifest. The caller holds the source's lock. Raises ArchiveError."""
     stem = f"{manifests.new_pull_id()}-00001"
-    table = _checked(store, old)
+    table = _read_checked(store, old)
     told = to_table(letters)
     stays = pc.invert(pc.is_in(table["record_id"], value_set=told["record_id"].combine_chunks()))
     whole = pa.concat_tables([table.filter(stays), told.select(table.column_names).cast(table.schema)])
@@ -167,7 +167,7 @@ def _content(
 
     def letters() -> Iterator[pa.Table]:
         for manifest in old:
-            table = _checked(store, manifest)
+            table = _read_checked(store, manifest)
             leaves = pc.is_in(table["record_id"], value_set=removals.get(manifest.stem, _NOBODY))
             gone.extend(table["record_id"].filter(leaves).to_pylist())
             stays = table.filter(pc.invert(leaves))
@@ -197,7 +197,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _checked(store: Store, manifest: Manifest) -> pa.Table:
+def _read_checked(store: Store, manifest: Manifest) -> pa.Table:
     if not manifest.segment:
         return SEGMENT.empty_table()
     with parquet.readable(manifest.segment):

@@ -127,14 +127,14 @@ def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -
     for _ in range(_ATTEMPTS):
         committed = list(manifests.list_committed(store))
         try:
-            return _looked(store, committed, rules, replays, compact)
+            return _find_work(store, committed, rules, replays, compact)
         except DlqError:
             if manifests.are_committed(store, committed):
                 raise
     raise ArchiveError(f"the segments of the archive {store.location} keep changing: run it again")
 
 
-def _looked(
+def _find_work(
     store: Store, committed: Sequence[Manifest], rules: Retain, replays: pa.Table | None, compact: bool
 ) -> Work:
     choice = choose(store, committed, rules, replays, now())

@@ -66,7 +66,7 @@ def keep(store: Store, source: str, missing: Sequence[Missing]) -> None:
     """Remember what is not known yet, durably. What the archive has is not lost."""
     known = read_losses(store, source)
     rest = [
-        part for one in missing for part in _without(one, known) for part in _uncaptured(store, source, part)
+        part for one in missing for part in _subtract(one, known) for part in _lost_parts(store, source, part)
     ]
     if rest:
         read_at = max((m.created_at for m in manifests.list_committed(store, source)), default=None)
@@ -76,15 +76,15 @@ def keep(store: Store, source: str, missing: Sequence[Missing]) -> None:
 def dismiss(store: Store, source: str, reason: str, actor: str) -> int:
     """Close the losses of a source; returns how many there were open."""
     said = _Event("dismissed", source, iso(now()), reason=reason, actor=actor)
-    return _said(store, said, is_open=True)
+    return _record_event(store, said, is_open=True)
 
 
 def reopen(store: Store, source: str, actor: str) -> int:
     """Open what was dismissed; returns how many there were."""
-    return _said(store, _Event("reopened", source, iso(now()), actor=actor), is_open=False)
+    return _record_event(store, _Event("reopened", source, iso(now()), actor=actor), is_open=False)
 
 
-def _said(store: Store, event: "_Event", is_open: bool) -> int:
+def _record_event(store: Store, event: "_Event", is_open: bool) -> int:
     found = [loss for loss in read_losses(store, event.source) if loss.dismissed is not is_open]
     if found:
         _write(store, event)
@@ -99,13 +99,13 @@ def read_losses(store: Store, source: str | None = None) -> list[Loss]:
     if missing := sorted(set(names) - contents.keys()):
         raise ArchiveError(f"the archive {store.location} lists {missing[0]!r}, which is not there")
     for name in sorted(names):
-        event = build(name, contents[name], _made)
+        event = build(name, contents[name], _build_event)
         if source in (None, event.source):
             found[event.source] = _EVENTS[event.event](found.get(event.source, []), event)
     return [loss for losses in found.values() for loss in losses]
 
 
-def _made(document: Mapping[str, Any]) -> "_Event":
+def _build_event(document: Mapping[str, Any]) -> "_Event":
     event = documents.build(_Event, document)
     if not all(one.first >= 0 and (one.end is None or one.first < one.end) for one in event.missing):
         raise ValueError("missing: offsets must be from 0, and first before end")
@@ -113,7 +113,7 @@ def _made(document: Mapping[str, Any]) -> "_Event":
 
 
 def open_ones(store: Store, source: str | None = None) -> list[Loss]:
-    """Losses that nobody has dismissed."""
+    """Return the losses that nobody has dismissed."""
     return [loss for loss in read_losses(store, source) if not loss.dismissed]
 
 
@@ -152,19 +152,19 @@ class _Event:
     actor: str | None = None
 
 
-def _found(losses: list[Loss], event: _Event) -> list[Loss]:
+def _add_found(losses: list[Loss], event: _Event) -> list[Loss]:
     return [*losses, *(Loss(event.source, *one, event.read_at, event.at) for one in event.missing)]
 
 
-def _dismissed(losses: list[Loss], event: _Event) -> list[Loss]:
+def _dismiss_all(losses: list[Loss], event: _Event) -> list[Loss]:
     return [one if one.dismissed else replace(one, dismissed=True, reason=event.reason) for one in losses]
 
 
-def _reopened(losses: list[Loss], _event: _Event) -> list[Loss]:
+def _reopen_all(losses: list[Loss], _event: _Event) -> list[Loss]:
     return [replace(one, dismissed=False, reason=None) for one in losses]
 
 
-_EVENTS = {"found": _found, "dismissed": _dismissed, "reopened": _reopened}
+_EVENTS = {"found": _add_found, "dismissed": _dismiss_all, "reopened": _reopen_all}
 
 
 def _write(store: Store, event: _Event) -> None:
@@ -174,7 +174,7 @@ def _write(store: Store, event: _Event) -> None:
     store.put(name, json.dumps(document).encode())
 
 
-def _without(one: Missing, known: Iterable[Loss]) -> list[Missing]:
+def _subtract(one: Missing, known: Iterable[Loss]) -> list[Missing]:
     """Return the parts of it that no known loss of the same log covers."""
     parts = [one]
     for loss in known:
@@ -194,13 +194,13 @@ def _cut(part: Missing, first: int, end: int | None) -> Iterator[Missing]:
         yield part._replace(first=max(part.first, end))
 
 
-def _uncaptured(store: Store, source: str, one: Missing) -> Iterator[Missing]:
+def _lost_parts(store: Store, source: str, one: Missing) -> Iterator[Missing]:
     """Yield the parts of it that the archive does not have, by offset."""
     if one.end is None or one.log.rpartition(":")[2].partition("~")[1]:
         yield one  # of a second log: the offsets that were captured may be those of the first
         return
     at = one.first
-    for offset in sorted(_captured(store, source, one)):
+    for offset in sorted(_captured_offsets(store, source, one)):
         if offset > at:
             yield one._replace(first=at, end=offset)
         at = offset + 1
@@ -208,7 +208,7 @@ def _uncaptured(store: Store, source: str, one: Missing) -> Iterator[Missing]:
         yield one._replace(first=at)
 
 
-def _captured(store: Store, source: str, one: Missing) -> Iterator[int]:
+def _captured_offsets(store: Store, source: str, one: Missing) -> Iterator[int]:
     columns = ("dead_letter_queue", "broker_node", "queue_id", "offset")
     for manifest in manifests.list_committed(store, source):
         for batch in segments.batches(store, manifest.segment, columns) if manifest.segment else ():

@@ -55,7 +55,7 @@ class Manifest:
 
 
 def new_pull_id() -> str:
-    """Sorts by time; eight random hex digits keep pulls of one second apart: manifests have their names."""
+    """Return an id that sorts by time; random digits part pulls of one second: manifests have their names."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
 
 
@@ -90,10 +90,10 @@ def _parse(name: str, data: bytes) -> Manifest:
 
 @lru_cache(maxsize=10_000)
 def _parse_once(name: str, data: bytes) -> Manifest:
-    return build(name, data, partial(_made, name))
+    return build(name, data, partial(_build_manifest, name))
 
 
-def _made(own_name: str, document: Mapping[str, Any]) -> Manifest:
+def _build_manifest(own_name: str, document: Mapping[str, Any]) -> Manifest:
     manifest = documents.build(Manifest, document)
     if name_of(manifest.stem) != own_name:
         raise ValueError(f"its stem is {manifest.stem!r}, another than its name: a copy counts letters twice")
@@ -123,7 +123,7 @@ def list_committed(
 
     A damaged one raises ArchiveError or, where `damaged` is given, is left out and noted there by its name.
     """
-    found = list(_all(store, damaged).values())
+    found = list(_read_all(store, damaged).values())
     replaced = {stem for manifest in found for stem in manifest.replaces}
     return (m for m in found if m.stem not in replaced and source in (None, m.source))
 
@@ -133,7 +133,7 @@ def are_committed(store: Store, some: Iterable[Manifest]) -> bool:
     return {m.stem for m in some} <= {m.stem for m in list_committed(store, damaged={})}
 
 
-def _all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Manifest]:
+def _read_all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Manifest]:
     """Return every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
     known: dict[str, Manifest | None] = {}
     for _ in range(_ATTEMPTS):

@@ -83,7 +83,7 @@ def choose(
             chosen[manifest.stem] = _captured_before(letters.removable(manifest), before)
 
     def share(manifest: Manifest) -> int:
-        """Return bytes that its chosen letters free."""
+        """Return how many bytes its chosen letters free."""
         return sizes[manifest.stem] * len(chosen.get(manifest.stem, ())) // manifest.rows
 
     freed = sum(map(share, oldest_first))

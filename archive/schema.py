@@ -143,7 +143,7 @@ _BUILDERS: Mapping[str, Any] = {
 
 def _array(field: pa.Field, values: Column) -> pa.Array:
     if isinstance(values, Constant):
-        return _repeated(_array(field, [values.value]), len(values))
+        return _repeat(_array(field, [values.value]), len(values))
     if isinstance(values, ArrowArray):
         return values.array.cast(field.type)
     if isinstance(values, Maps):
@@ -151,13 +151,13 @@ def _array(field: pa.Field, values: Column) -> pa.Array:
     return _BUILDERS[field.name](values) if field.name in _BUILDERS else pa.array(values, field.type)
 
 
-def _repeated(one: pa.Array, times: int) -> pa.Array:
-    """Arrow repeats a text at once, and a list entry by entry."""
+def _repeat(one: pa.Array, times: int) -> pa.Array:
+    """Repeat a value: Arrow does a text at once, and a list entry by entry."""
     return one.take(pa.repeat(0, times)) if pa.types.is_nested(one.type) else pa.repeat(one[0], times)
 
 
 def _alike_maps(maps: Maps) -> pa.Array:
-    """The values come by name and are wanted by row."""
+    """Build maps that have the same names: the values come by name and are wanted by row."""
     rows, names = len(maps), len(maps.columns)
     by_name = [_array(_TEXT, values) for values in maps.columns.values()]
     by_row = array("i", bytes(4 * rows * names))

@@ -51,7 +51,7 @@ _LARGE = 64 * 2**20
 
 
 def segment_name(source: str, stem: str, micros: int) -> str:
-    """segments/source=S/date=D/<stem>.parquet; source names are checked by the configuration."""
+    """Return segments/source=S/date=D/<stem>.parquet; the configuration has checked the source's name."""
     return (
         f"segments/source={source}/date={datetime.fromtimestamp(micros / 1e6, UTC):%Y-%m-%d}/{stem}.parquet"
     )
@@ -125,14 +125,14 @@ def open_segment(store: Store, manifest: Manifest, columns: Sequence[str]) -> pq
 def open_hashed(
     store: Store, manifest: Manifest, columns: Sequence[str], hashes: bool = True
 ) -> tuple[pq.ParquetFile, str | None]:
-    """As `open_segment`, with the digest of the bytes that are read; None of a large file, or unless it
+    """Open as `open_segment`, with the digest of the bytes that are read; None of a large file, or unless it
     `hashes`."""
     source = store.parquet(manifest.segment)
     if not hashes or source.seek(0, os.SEEK_END) > _LARGE:
-        return _checked(source, columns, manifest.rows), None
+        return _open_file(source, columns, manifest.rows), None
     source.seek(0)
     content = source.read()
-    return _checked(pa.BufferReader(content), columns, manifest.rows), sha256(content).hexdigest()
+    return _open_file(pa.BufferReader(content), columns, manifest.rows), sha256(content).hexdigest()
 
 
 def batches(
@@ -147,10 +147,10 @@ def batches(
 
 
 def _file(store: Store, segment: str, columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
-    return _checked(store.parquet(segment), columns, most_rows)
+    return _open_file(store.parquet(segment), columns, most_rows)
 
 
-def _checked(source: "pa.NativeFile | IO[bytes]", columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
+def _open_file(source: "pa.NativeFile | IO[bytes]", columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
     file = parquet.open_parquet(source, most_rows)
     check_columns(file.schema_arrow, columns)
     return file
@@ -168,7 +168,7 @@ def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
 
 
 def list_uncommitted(store: Store, source: str) -> list[str]:
-    """Segments of `source` without a manifest: of a commit under way, or what a crash left.
+    """List segments of `source` without a manifest: of a commit under way, or what a crash left.
 
     Segments are listed first, so that one whose manifest comes meanwhile is not taken for one of them.
     """

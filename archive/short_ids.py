@@ -51,7 +51,7 @@ def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
 
 
 def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """SQL in which the ids that `record_id` is compared with are whole. Raises UsageError."""
+    """Return SQL in which the ids that `record_id` is compared with are whole. Raises UsageError."""
 
     def whole(text: re.Match[str]) -> str:
         return text[0] if is_whole(text[1]) or not text[1] else sql_literal(record_id(connection, text[1]))
@@ -59,7 +59,7 @@ def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     return _COMPARED.sub(lambda compared: _LITERAL.sub(whole, compared[0]), sql)
 
 
-def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
+def _find_ids(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
     """Return the ids that begin so. A whole one is compared as it is: most segments need not be read then."""
     is_id = column == "record_id" and is_whole(prefix)
     begins = f"{column} = $1" if is_id else f"{column} >= $1 AND starts_with({column}, $1)"
@@ -68,4 +68,4 @@ def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, pr
 
 
 def _only(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str, missing: str) -> str:
-    return find_by_prefix(prefix, _beginning(connection, view, column, prefix), missing.format(prefix))
+    return find_by_prefix(prefix, _find_ids(connection, view, column, prefix), missing.format(prefix))

@@ -52,7 +52,7 @@ def write(store: Store, name: str, taken_at: int, facts: Iterable[Fact]) -> Snap
     rows = 0
     for part in _parts(facts):
         file = f"{stem}-{len(files):05d}.parquet"
-        store.put(file, memoryview(_encoded(part)))
+        store.put(file, memoryview(_encode(part)))
         files.append(file)
         rows += len(part)
     snapshot = Snapshot(name, taken_at, rows, tuple(files))
@@ -74,7 +74,7 @@ def _parts(facts: Iterable[Fact]) -> Iterator[list[Fact]]:
         yield part
 
 
-def _encoded(facts: list[Fact]) -> pa.Buffer:
+def _encode(facts: list[Fact]) -> pa.Buffer:
     columns = zip(*facts, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, FACTS, strict=True)]
     sink = pa.BufferOutputStream()

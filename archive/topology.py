@@ -48,15 +48,15 @@ def encode(document: Mapping[str, Any]) -> bytes:
     """Return the file of what a pull learned, without what could not be read again: a broker may tell
     anything."""
     kept = {key: found for key, found in document.items() if _is_readable(key, found)}
-    data = _encoded(kept)
+    data = _encode(kept)
     if len(data) <= bounded_json.LARGEST:
         return data
-    return _encoded({key: kept[key] for key in _OF_THE_SOURCE & kept.keys()})
+    return _encode({key: kept[key] for key in _OF_THE_SOURCE & kept.keys()})
 
 
 def _is_readable(key: str, found: Any) -> bool:
     try:
-        told = bounded_json.loads(_encoded({key: found}))[key]
+        told = bounded_json.loads(_encode({key: found}))[key]
         if told is not None:
             value(KNOWN.get(key, Any), told, key)
     except (ValueError, TypeError, RecursionError):
@@ -64,14 +64,14 @@ def _is_readable(key: str, found: Any) -> bool:
     return True
 
 
-def _encoded(document: Mapping[str, Any]) -> bytes:
+def _encode(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, default=str, indent=1).encode()
 
 
 def read_each(
     store: Store, names: Iterable[str], but_damaged: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(name, what that pull learned), one after the other. One that is gone was removed since it was listed,
+    """Yield (name, what that pull learned). One that is gone was removed since it was listed,
     as newer pulls say the same. Raises as `read`, or leaves out what is damaged."""
     for name in names:
         try:

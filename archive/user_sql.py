@@ -133,25 +133,25 @@ def condition(where: str | None) -> str:
         try:
             duckdb.extract_statements(sql := f"SELECT {opening}{where}\n{closing}")
         except duckdb.Error as error:
-            reason = f"{_first_line(error)}{_quoting(sql)}"
+            reason = f"{_first_line(error)}{_quoting_hint(sql)}"
             raise UsageError(f"--where {where!r} is not one SQL condition: {reason}; correct it") from error
     return f"({where}\n)"
 
 
 def single_select(sql: str) -> str:
-    """`sql`, when it is exactly one reading statement; raises UsageError otherwise."""
+    """Return `sql`, when it is exactly one reading statement; raises UsageError otherwise."""
     import duckdb
 
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
-        raise UsageError(f"invalid SQL: {_first_line(error)}{_quoting(sql)}; correct it") from error
+        raise UsageError(f"invalid SQL: {_first_line(error)}{_quoting_hint(sql)}; correct it") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise UsageError("the archive is read-only here; write exactly one SELECT statement")
     return sql
 
 
-def _quoting(sql: str) -> str:
+def _quoting_hint(sql: str) -> str:
     """Return a hint where the statement would parse with a column that is also a keyword in quotes."""
     import duckdb
 
@@ -177,7 +177,7 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     except OverflowError as error:  # of an interval of millennia
         raise UsageError("SQL: a value is larger than can be shown; cast it, e.g. to varchar") from error
     except (duckdb.Error, OSError, UnicodeDecodeError) as error:
-        text = _said(error)
+        text = _error_text(error)
         if text.startswith(_TOO_MUCH):
             raise ArchiveError(
                 f"this takes more than the 2 GB of memory that a query may use ({_first_line(error)}); ask "
@@ -200,7 +200,7 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
             raise UsageError(
                 f"only the archive's views can be read: {_first_line(error)}; use those"
             ) from error
-        raise UsageError(_told(text, connection) or f"SQL: {_first_line(error)}; correct it") from error
+        raise UsageError(_explain(text, connection) or f"SQL: {_first_line(error)}; correct it") from error
 
 
 def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:
@@ -219,7 +219,7 @@ def _is_gone(error: Exception, connection: duckdb.DuckDBPyConnection) -> bool:
 def _is_damage(error: Exception) -> bool:
     """Return whether an error is damage: DuckDB says the kind of what users got wrong, and none of what its
     readers of Parquet stumble over."""
-    kind = _PREFIX.match(_said(error))
+    kind = _PREFIX.match(_error_text(error))
     begins = _lines(error)[0].startswith((*_DAMAGE, _OF_A_FILE))
     return kind is None or kind[0] in _OF_FILES or begins
 
@@ -235,7 +235,7 @@ def _by_name(text: str) -> str:
     return re.sub(rf"{re.escape(HELD)}\d+", name, text)
 
 
-def _told(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
+def _explain(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
     if found := _UNKNOWN_COLUMN.search(text):
         name = found[1] or found[2]
         others = [known for known in _names(connection, "column_name") if known != name]
@@ -257,10 +257,10 @@ def _names(connection: duckdb.DuckDBPyConnection, kind: str) -> Iterable[str]:
 def _first_line(error: Exception) -> str:
     """Return the message without its kind and its picture of the statement."""
     first = _lines(error)[0]
-    return _raised(_said(error)) if first.startswith(_OF_A_FILE) else first
+    return _last_error(_error_text(error)) if first.startswith(_OF_A_FILE) else first
 
 
-def _raised(text: str) -> str:
+def _last_error(text: str) -> str:
     """Return the error that a traceback ends with, of however many lines it is."""
     told = _PICTURE.split(text.rpartition(_OF_A_FILE)[2])[0].splitlines()[1:]
     message = dropwhile(lambda line: not line.strip() or line[0].isspace(), told)
@@ -269,11 +269,11 @@ def _raised(text: str) -> str:
 
 def _lines(error: Exception) -> list[str]:
     """Return the lines without blank ones, one at least."""
-    told = [line.strip() for line in _PREFIX.sub("", _said(error)).splitlines() if line.strip()]
+    told = [line.strip() for line in _PREFIX.sub("", _error_text(error)).splitlines() if line.strip()]
     return told or ["no reason given"]
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return what DuckDB said. Python cannot make a text of what quotes half a character: of a letter that is
     cut within one, or a name in a damaged file."""
     if isinstance(error, UnicodeDecodeError):

@@ -110,7 +110,7 @@ def connect(
         committed = [m for m in manifests.list_committed(store) if m.rows]
         chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
         looked_at = _LookedAt(committed, chosen, analyses.load(store, before) if before else None)
-        connection, held = _configured(store, memory), ExitStack()
+        connection, held = _open_duckdb(store, memory), ExitStack()
         finalize(connection, held.close)
         try:
             _fill(connection, partial(store.lend, until=held), looked_at, replays, audit, queued or {})
@@ -161,7 +161,7 @@ def _fill(
     tables = {name: [*map(lend, made.get(name, ()))] for name in analyses.TABLES}
     kept: list[str] = []
     with user_sql.guarded(connection):
-        _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
+        _register(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
         _records(connection, segments)
         named = dict(zip(segments, committed, strict=True))
         _check_rows(connection, named)
@@ -173,7 +173,7 @@ def _fill(
             _table(connection, "verdicts_before", analyses.VERDICTS, former)
         show_replays(connection, replays)
         _audit(connection, audit)
-        _classified(connection, chosen.analysis if chosen else None)
+        _create_classified(connection, chosen.analysis if chosen else None)
         left = {files[m.stem]: out for m in committed if (out := _taken_out(m, queued)) is not None}
         still_queued = _still_queued(connection, left)
         _letters(connection, still_queued)
@@ -214,7 +214,7 @@ def _queued_whole(segments: Mapping[str, Manifest], left: Queued) -> Collection[
 
 def sum_up_verdicts(store: Store, files: Iterable[str]) -> Mapping[str, pa.Table]:
     """Return the tables of `brief.KEPT`, of these files of verdicts. Raises ArchiveError."""
-    with ExitStack() as held, closing(_configured(store, MEMORY)) as connection:
+    with ExitStack() as held, closing(_open_duckdb(store, MEMORY)) as connection:
         _table(connection, "_kept", analyses.IN_FILES, [store.lend(one, held) for one in files])
         with user_sql.guarded(connection):
             found = {name: connection.sql(sql).to_arrow_table() for name, sql in brief.KEPT.items()}
@@ -248,7 +248,7 @@ def _check_allowed(connection: duckdb.DuckDBPyConnection, given: Set[str]) -> No
         )
 
 
-def _configured(store: Store, memory: str) -> duckdb.DuckDBPyConnection:
+def _open_duckdb(store: Store, memory: str) -> duckdb.DuckDBPyConnection:
     import duckdb  # a tenth of a second, which who asks the archive nothing need not wait for
 
     connection = duckdb.connect(
@@ -271,11 +271,11 @@ def _configured(store: Store, memory: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _given(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:
+def _register(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:
     connection.register(name, content.empty_table() if isinstance(content, pa.Schema) else content)
 
 
-def _quoted(columns: Iterable[str]) -> str:
+def _quote_all(columns: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
@@ -286,18 +286,18 @@ def _parquet(files: Iterable[str], options: str = "") -> str:
 def _table(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str]) -> None:
     """Make a table. A column that an older version did not write is null."""
     if not files:
-        return _given(connection, name, schema)
-    _given(connection, f"_no_{name}", schema)
+        return _register(connection, name, schema)
+    _register(connection, f"_no_{name}", schema)
     connection.execute(f"""
-        CREATE TEMP VIEW {name} AS SELECT {_quoted(schema.names)}
+        CREATE TEMP VIEW {name} AS SELECT {_quote_all(schema.names)}
         FROM (FROM _no_{name} UNION ALL BY NAME FROM {_parquet(files)})""")
     return None
 
 
 def _records(connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None:
     """`_stored` is records and where each lies: its segment's file and its row there, from 0."""
-    columns = _quoted(SEGMENT.names)
-    _given(connection, "_no_records", SEGMENT)
+    columns = _quote_all(SEGMENT.names)
+    _register(connection, "_no_records", SEGMENT)
     if segments:
         placed = _parquet(segments, ", filename = 'segment_file', file_row_number = true")
         sql = f"SELECT {columns}, segment_file, file_row_number AS segment_row FROM {placed}"
@@ -309,7 +309,7 @@ def _records(connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None
 
 
 def _check_types(connection: duckdb.DuckDBPyConnection) -> None:
-    """DuckDB takes the types of the first segment for all, and cannot read another that does not fit them."""
+    """Check that all have the first segment's types: DuckDB takes these for all, and reads no others."""
     found, meant = (connection.execute(f"DESCRIBE {view}").fetchall() for view in ("records", "_no_records"))
     for (name, kind, *_), (_, expected, *_) in zip(found, meant, strict=True):
         if kind != expected:
@@ -333,7 +333,7 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, segments: Mapping[str, Ma
 
 def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> None:
     """Make the table of dismissals: each is a row of the ledger, whose detail ends with who made it."""
-    _given(connection, "_said", AUDIT if audit is None else audit)
+    _register(connection, "_said", AUDIT if audit is None else audit)
     connection.execute(r"""
         CREATE TEMP VIEW audit AS
         FROM _said UNION ALL
@@ -345,17 +345,17 @@ def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> Non
 
 def show_replays(connection: duckdb.DuckDBPyConnection, replays: pa.Table | None) -> None:
     """Let all views show these rows of the ledger, of the same archive."""
-    _given(connection, "replays", REPLAYS if replays is None else replays)
+    _register(connection, "replays", REPLAYS if replays is None else replays)
     brief.forget_made(connection)
 
 
 def say(connection: duckdb.DuckDBPyConnection, audit: pa.Table) -> None:
     """Let the view `audit` show what people said by now."""
-    _given(connection, "_said", audit)
+    _register(connection, "_said", audit)
 
 
-def _classified(connection: duckdb.DuckDBPyConnection, analysis: str | None) -> None:
-    """Verdicts with the `analysis` that they are from."""
+def _create_classified(connection: duckdb.DuckDBPyConnection, analysis: str | None) -> None:
+    """Make the view of verdicts with the `analysis` that they are from."""
     told = "NULL" if analysis is None else sql_literal(analysis)
     connection.execute(f"CREATE TEMP VIEW _classified AS SELECT *, {told}::VARCHAR AS analysis FROM verdicts")
 
@@ -383,7 +383,7 @@ def _still_queued(connection: duckdb.DuckDBPyConnection, left: Queued) -> str:
     if not out:
         return lies
     columns = zip(("segment_file", "record_id"), map(pa.array, zip(*out, strict=True)), strict=True)
-    _given(connection, "_taken_out", pa.table(dict(columns)))
+    _register(connection, "_taken_out", pa.table(dict(columns)))
     return f"{lies} AND (r.segment_file, r.record_id) NOT IN (FROM _taken_out)"
 
 
@@ -408,8 +408,8 @@ def _letters(connection: duckdb.DuckDBPyConnection, still_queued: str) -> None:
         FROM _stored r
         LEFT JOIN _classified v ON v.record_id = r.record_id AND v.source = r.source
         LEFT JOIN _states p ON p.record_id = r.record_id""")
-    connection.execute(f"CREATE TEMP VIEW letters AS SELECT {_quoted(LETTER_COLUMNS)} FROM _placed")
-    connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")
+    connection.execute(f"CREATE TEMP VIEW letters AS SELECT {_quote_all(LETTER_COLUMNS)} FROM _placed")
+    connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quote_all(LS_COLUMNS)} FROM letters")
 
 
 class Order(NamedTuple):
@@ -439,7 +439,7 @@ def newest(
         if looked_at != view:
             checked = on_page(first_page(connection, limit, checked))
     end, by = f"LIMIT {limit}" if limit else "", order.sql() if order else _NEWEST_FIRST
-    sql = f"SELECT {_quoted(columns)} FROM {looked_at} WHERE {checked} ORDER BY {by} {end}"
+    sql = f"SELECT {_quote_all(columns)} FROM {looked_at} WHERE {checked} ORDER BY {by} {end}"
     return user_sql.run(connection, sql)
 
 
@@ -503,20 +503,20 @@ class Position(NamedTuple):
 def condition_behind(place: Position, order: Order | None = None, value: str | None = None) -> str:
     """Return a condition that letters behind this place alone fulfil; in another `order` it has a `value`."""
     last = f"(record_id, source) > ({sql_literal(place.record_id)}, {sql_literal(place.source)})"
-    captured = _after("captured_at", _moment(place.captured_at), last)
-    newest_first = _after("dead_at", _moment(place.dead_at), captured)
+    captured = _seek_condition("captured_at", _moment(place.captured_at), last)
+    newest_first = _seek_condition("dead_at", _moment(place.dead_at), captured)
     if order is None:
         return newest_first
     at = _moment(value) if order.column == "dead_at" else value and sql_literal(value)
-    return _after(order.column, at, newest_first, order.falls)
+    return _seek_condition(order.column, at, newest_first, order.falls)
 
 
 def _moment(moment: str | None) -> str | None:
     return moment and f"TIMESTAMPTZ {sql_literal(moment)}"
 
 
-def _after(column: str, at: str | None, rest: str, falls: bool = True) -> str:
-    """Return a value further on or none, which stands last; at the same one `rest` decides."""
+def _seek_condition(column: str, at: str | None, rest: str, falls: bool = True) -> str:
+    """Return the condition of a value further on or none, which is last; at the same one `rest` decides."""
     if at is None:
         return f"({column} IS NULL AND {rest})"
     return f"({column} {'<' if falls else '>'} {at} OR {column} IS NULL OR ({column} = {at} AND {rest}))"
@@ -551,7 +551,7 @@ def on_page(page: _Page) -> str:
 def read_records(connection: duckdb.DuckDBPyConnection, lies: str) -> Iterator[Record]:
     """Return the records of a page, as its condition `lies` says (`on_page`)."""
     with user_sql.guarded(connection):
-        sql = f"SELECT {_quoted(SEGMENT.names)} FROM _stored WHERE {lies}"
+        sql = f"SELECT {_quote_all(SEGMENT.names)} FROM _stored WHERE {lies}"
         table = connection.sql(sql).to_arrow_reader(_BATCH_ROWS).read_all()
     return to_records(table.cast(SEGMENT))
 
@@ -565,7 +565,7 @@ def segment_rows(
     Raises UsageError for a bad condition or column, at the first batch.
     """
     sql = f"""
-        SELECT {_quoted(columns)}, stem, segment_row AS row
+        SELECT {_quote_all(columns)}, stem, segment_row AS row
         FROM _placed JOIN _segments USING (segment_file)
         WHERE {user_sql.condition(where)} ORDER BY stem, row"""
     with user_sql.guarded(connection):

@@ -29,7 +29,7 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     A pipe of the user's own, as `>(gzip)` makes one, is written as it is. Raises OSError.
     """
     if is_stream(path):
-        with _opened(path) as pipe:
+        with _open_pipe(path) as pipe:
             yield pipe
         return
     if not Path(path).name:  # `.` and `/`
@@ -50,7 +50,7 @@ def _is_pipe_or_device(found: os.stat_result) -> bool:
     return stat.S_ISCHR(found.st_mode) or (stat.S_ISFIFO(found.st_mode) and found.st_uid == os.geteuid())
 
 
-def _opened(path: str | Path) -> BinaryIO:
+def _open_pipe(path: str | Path) -> BinaryIO:
     """Return a pipe or a device as it is, where nobody has exchanged it since it was looked at."""
     is_given = str(path).startswith(_STREAMS)
     descriptor = open_at_once(path, os.O_TRUNC if is_given else os.O_NOFOLLOW)
@@ -62,7 +62,7 @@ def _opened(path: str | Path) -> BinaryIO:
 
 
 def open_at_once(path: str | Path, flags: int) -> int:
-    """To open a pipe for writing would wait for a reader without end."""
+    """Open a file for writing; of a pipe, that would wait for a reader without end."""
     for _ in patience.tries(patience.SHORTLY):
         try:
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)

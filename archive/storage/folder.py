@@ -44,7 +44,7 @@ class Folder:
 
     def open(self, name: str, alone: bool = False) -> IO[bytes]:
         """Return the file `name` for reading; `alone`: not one that has another name too."""
-        return open(self._opened(name, os.O_RDONLY, alone), "rb")
+        return open(self._descriptor(name, os.O_RDONLY, alone), "rb")
 
     def open_in_place(self, name: str) -> int:
         """Return a descriptor to read and write the file `name` as it lies there, which is made where there
@@ -53,7 +53,7 @@ class Folder:
             with suppress(FileExistsError):
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_WAIT
                 return os.open(last, flags, PRIVATE, dir_fd=folder)
-            return _checked(_ordinary(last, folder, os.O_RDWR), alone=True)
+            return _check_ordinary(_open_ordinary(last, folder, os.O_RDWR), alone=True)
 
     def create(self, name: str) -> int:
         """Return a descriptor of the new file `name`, to read and write. Raises FileExistsError."""
@@ -148,9 +148,9 @@ class Folder:
         with self._folder(name, make=True):
             pass
 
-    def _opened(self, name: str, flags: int, alone: bool) -> int:
+    def _descriptor(self, name: str, flags: int, alone: bool) -> int:
         with self._above(name) as (folder, last):
-            return _checked(_ordinary(last, folder, flags), alone)
+            return _check_ordinary(_open_ordinary(last, folder, flags), alone)
 
     @contextmanager
     def _above(self, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -166,7 +166,7 @@ class Folder:
         descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in filter(None, name.split("/")):
-                below = _below(descriptor, part, make)
+                below = _open_folder(descriptor, part, make)
                 os.close(descriptor)
                 descriptor = below
             yield descriptor
@@ -214,7 +214,7 @@ def _added_unnamed(folder: int, last: str, data: bytes) -> bool:
     return True
 
 
-def _below(folder: int, part: str, make: bool) -> int:
+def _open_folder(folder: int, part: str, make: bool) -> int:
     try:
         return os.open(part, _FOLDER, dir_fd=folder)
     except FileNotFoundError:
@@ -225,11 +225,11 @@ def _below(folder: int, part: str, make: bool) -> int:
     with suppress(FileExistsError):
         os.mkdir(part, 0o700, dir_fd=folder)
     os.fsync(folder)
-    return _below(folder, part, make=False)
+    return _open_folder(folder, part, make=False)
 
 
-def _ordinary(name: str, folder: int, flags: int) -> int:
-    """A device or a pipe is not even opened; what it was exchanged for meanwhile is looked at afterwards."""
+def _open_ordinary(name: str, folder: int, flags: int) -> int:
+    """Open no device or pipe at all; what it was exchanged for meanwhile is looked at afterwards."""
     if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         raise _not_ordinary(name, folder)
     try:
@@ -238,7 +238,7 @@ def _ordinary(name: str, folder: int, flags: int) -> int:
         raise _not_ordinary(name, folder, error) from error
 
 
-def _checked(descriptor: int, alone: bool = False) -> int:
+def _check_ordinary(descriptor: int, alone: bool = False) -> int:
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and (not alone or found.st_nlink < 2):
         return descriptor

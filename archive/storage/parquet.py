@@ -103,11 +103,11 @@ def _bytes(
     # Arrow cannot read nested columns so where a batch is of two row groups.
     for number in range(file.num_row_groups):
         for batch in as_named.iter_batches(row_groups=[number], columns=packed):
-            total += sum(map(_named, batch.columns))
+            total += sum(map(_count_bytes, batch.columns))
     return total
 
 
-def _named(column: Any) -> int:
+def _count_bytes(column: Any) -> int:
     """Return the bytes of all entries that a column names, also within lists and structs."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -118,9 +118,9 @@ def _named(column: Any) -> int:
         lengths = pc.binary_length(column.dictionary).take(column.indices)
         return int(pc.sum(lengths).as_py() or 0)
     if pa.types.is_map(kind):
-        return _named(column.keys) + _named(column.items)
+        return _count_bytes(column.keys) + _count_bytes(column.items)
     if pa.types.is_list(kind):
-        return _named(column.values)
+        return _count_bytes(column.values)
     if pa.types.is_struct(kind):
-        return sum(_named(column.field(place)) for place in range(kind.num_fields))
+        return sum(_count_bytes(column.field(place)) for place in range(kind.num_fields))
     return int(column.nbytes)

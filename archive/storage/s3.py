@@ -59,7 +59,7 @@ class S3Store:
     def get(self, name: str) -> bytes:
         found = self.get_many([name])
         if name not in found:
-            raise self._missing(name)
+            raise self._missing_error(name)
         return found[name]
 
     def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
@@ -69,7 +69,7 @@ class S3Store:
         return {name: data for name, data in zip(names, found, strict=True) if data is not None}
 
     async def _documents(self, paths: Sequence[str]) -> "list[bytes | None]":
-        """The bytes of each, of one that is too large no more than show it; None where there is none."""
+        """Return the bytes of each, of one too large no more than show it; None where there is none."""
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def document(path: str) -> bytes | None:
@@ -86,17 +86,17 @@ class S3Store:
     def open(self, name: str) -> IO[bytes]:
         try:
             with self._told("read", name):
-                return io.BufferedReader(self._opened(name))  # s3fs cannot bound a line
+                return io.BufferedReader(self._open_object(name))  # s3fs cannot bound a line
         except ArchiveError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                raise self._missing(name) from error
+                raise self._missing_error(name) from error
             raise
 
     def lend(self, name: str, until: ExitStack) -> str:  # noqa: ARG002 (nothing is held there)
         return self.url(name)
 
     def parquet(self, name: str) -> IO[bytes]:
-        return io.BufferedReader(self._opened(name))
+        return io.BufferedReader(self._open_object(name))
 
     def list(self, prefix: str) -> list[str]:
         if folder := prefix.rpartition("/")[0]:
@@ -156,7 +156,7 @@ class S3Store:
     def _path(self, name: str) -> str:
         return f"{self._root}/{checked_name(name, self.location)}"
 
-    def _opened(self, name: str) -> "_Object":
+    def _open_object(self, name: str) -> "_Object":
         path = self._path(name)
         try:
             return _Object(self.filesystem.open(path, "rb"))
@@ -165,7 +165,7 @@ class S3Store:
         except FAULTS as error:
             raise OSError(_reason(error)) from error
 
-    def _missing(self, name: str) -> UsageError:
+    def _missing_error(self, name: str) -> UsageError:
         return UsageError(f"there is no {name} in the archive {self.location}; check its name")
 
     @contextmanager
@@ -206,7 +206,7 @@ class _Object(io.RawIOBase):
 
 
 async def _start_of(body: Any, most: int) -> bytes:
-    """So many bytes of an object, or all of it."""
+    """Read so many bytes of an object, or all of it."""
     data = bytearray()
     try:
         while len(data) < most and (piece := await body.read(most - len(data))):

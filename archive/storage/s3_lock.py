@@ -125,7 +125,7 @@ class Lock:
         started = (time.monotonic(), time.time())
         self._writes += 1
         # The number makes each version of the object another one, with an ETag of its own.
-        body = {"token": self._token, "lease": self._lease, "number": self._writes, **_me()}
+        body = {"token": self._token, "lease": self._lease, "number": self._writes, **_own_process()}
         try:
             answer = self._files.call_s3(
                 "put_object", Bucket=self._bucket, Key=self._key, Body=json.dumps(body).encode(), **condition
@@ -181,10 +181,10 @@ def _has_ended(found: _StoredLock) -> bool:
     holder = found.holder
     if found.age > min(max(holder.lease, 0), _LONGEST_LEASE) + _CLOCK_STEP:
         return True
-    return holder.processes == _me()["processes"] and not is_running(holder.pid)
+    return holder.processes == _own_process()["processes"] and not is_running(holder.pid)
 
 
-def _me() -> dict[str, Any]:
+def _own_process() -> dict[str, Any]:
     """Return who we are. `processes` is where our pid means something: this boot, this container."""
     try:
         processes = f"{boot_id() or secrets.token_hex(8)}/{os.stat('/proc/self/ns/pid').st_ino}"

@@ -75,7 +75,7 @@ class _Bounded:
 
 
 def _length_of(asked: str | None) -> int:
-    """Return bytes of the range that was asked for; of an answer where none was."""
+    """Return how many bytes the range has that was asked for; an answer at most where none was."""
     if asked is None:
         return _LARGEST_ANSWER
     first, _, last = asked.removeprefix("bytes=").partition("-")

@@ -23,7 +23,7 @@ def folder(name: str = "") -> Path:
     begins with `name`. Raises OSError."""
     if os.getpid() not in kept:
         _sweep()
-        kept[os.getpid()] = _made()
+        kept[os.getpid()] = _make_folder()
         atexit.register(_remove, os.getpid())
     above = kept[os.getpid()][0]
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=above)) if name else above
@@ -35,16 +35,16 @@ def choose_name(prefix: str) -> Path:
     return folder() / f"{prefix}-{secrets.token_hex(8)}"
 
 
-def _made() -> tuple[Path, int]:
+def _make_folder() -> tuple[Path, int]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        descriptor = _locked(path)
+        descriptor = _lock_folder(path)
         if descriptor is not None:
             return path, descriptor
 
 
 def remove() -> None:
-    """Now, for a process that ends without its last steps."""
+    """Remove it now, for a process that ends without its last steps."""
     _remove(os.getpid())
 
 
@@ -67,13 +67,13 @@ def _sweep() -> None:
             continue
         with suppress(OSError):
             of_the_user = entry.stat(follow_symlinks=False).st_uid == os.geteuid()
-            descriptor = _locked(Path(entry.path)) if of_the_user else None
+            descriptor = _lock_folder(Path(entry.path)) if of_the_user else None
             if descriptor is not None:
                 shutil.rmtree(entry.path, ignore_errors=True)
                 os.close(descriptor)
 
 
-def _locked(path: Path) -> int | None:
+def _lock_folder(path: Path) -> int | None:
     """Return a descriptor that holds the lock of a folder; None where another holds it, or has removed it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -68,7 +68,7 @@ class Store(Protocol):
         ...
 
     def open(self, name: str) -> IO[bytes]:
-        """`name` as a stream, for what may be larger than memory; raises UsageError when there is none."""
+        """Open `name` as a stream: it may be larger than memory. Raises UsageError when there is none."""
         ...
 
     def list(self, prefix: str) -> list[str]:
@@ -113,7 +113,7 @@ def checked_format(name: str, data: bytes) -> dict[str, Any]:
         document: dict[str, Any] = value(dict[str, Any], bounded_json.loads(data), "it")
         version = value(int, document.pop("format"), "format")
     except (ValueError, KeyError) as error:
-        raise _damaged(name, error) from error
+        raise _damage_error(name, error) from error
     if version > FORMAT_VERSION:
         raise FormatTooNew(f"{name} has format {version}; this dlq knows up to {FORMAT_VERSION}: upgrade dlq")
     return document
@@ -127,19 +127,19 @@ def build(name: str, data: bytes, make: Callable[[dict[str, Any]], _T]) -> _T:
     try:
         return make(document)
     except (ValueError, KeyError) as error:
-        raise _damaged(name, error) from error
+        raise _damage_error(name, error) from error
 
 
 def checked_name(name: str, location: str) -> str:
-    """`name`, when it is one inside the archive; every store asks before it makes a path or key of it.
-    Raises ArchiveError."""
+    """Return `name`, when it is one inside the archive; every store asks before it makes a path or key of
+    it. Raises ArchiveError."""
     try:
         return check_inside(name)
     except ValueError as error:
         raise ArchiveError(f"in the archive {location}, {error}; dlq verify names damaged files") from error
 
 
-def _damaged(name: str, error: Exception) -> ArchiveError:
+def _damage_error(name: str, error: Exception) -> ArchiveError:
     reason = f"it lacks {error}" if isinstance(error, KeyError) else error
     return ArchiveError(f"{name} in the archive is damaged: {reason}")
 
@@ -174,7 +174,7 @@ class LocalStore:
         self.folder = Folder(self.location)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        with self._told("write", name), self.folder.replacing(self._inside(name), make=True) as file:
+        with self._told("write", name), self.folder.replacing(self._checked_name(name), make=True) as file:
             file.write(data)
 
     def get(self, name: str) -> bytes:
@@ -190,31 +190,31 @@ class LocalStore:
 
     def open(self, name: str) -> IO[bytes]:
         with self._told("read", name):
-            return self.folder.open(self._inside(name))
+            return self.folder.open(self._checked_name(name))
 
     def list(self, prefix: str) -> list[str]:
         above = prefix.rpartition("/")[0]
         with self._told("list", prefix):
-            names = list(self.folder.names(self._inside(above) if above else ""))
+            names = list(self.folder.names(self._checked_name(above) if above else ""))
         return sorted(n for n in names if n.startswith(prefix) and TEMPORARY not in n)
 
     def delete(self, name: str) -> None:
         with self._told("delete", name):
-            self.folder.delete(self._inside(name))
+            self.folder.delete(self._checked_name(name))
 
     def url(self, name: str) -> str:
         with self._told("read", name), suppress(FileNotFoundError):
-            self.folder.open(self._inside(name)).close()
+            self.folder.open(self._checked_name(name)).close()
         return os.path.join(self.location, name)
 
     def lend(self, name: str, until: ExitStack) -> str:
         with parquet.readable(name):
             try:
-                file = self.folder.open(self._inside(name))
+                file = self.folder.open(self._checked_name(name))
             except OSError as error:
                 if error.errno != errno.EMFILE or not _allow_more_files():
                     raise
-                file = self.folder.open(self._inside(name))
+                file = self.folder.open(self._checked_name(name))
         return f"{HELD}{until.enter_context(file).fileno()}"
 
     def prove_room(self, size: int) -> None:
@@ -229,13 +229,13 @@ class LocalStore:
                 self.folder.delete(name)
 
     def parquet(self, name: str) -> Any:
-        with self.folder.open(self._inside(name)) as file:
+        with self.folder.open(self._checked_name(name)) as file:
             return parquet.native(file)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """flock: the kernel lets go when the holder dies, however it dies."""
-        name_of_file = self._inside(f"locks/{name}")
+        name_of_file = self._checked_name(f"locks/{name}")
         with self._told("write", f"{_BY_SPARK}/"):
             self.folder.make(_BY_SPARK)
         with self._told("write", name_of_file):
@@ -253,13 +253,13 @@ class LocalStore:
     def holder(self, name: str) -> str | None:
         with self._told("read", name):
             try:
-                opened = self.folder.open(self._inside(f"locks/{name}"), alone=True)
+                opened = self.folder.open(self._checked_name(f"locks/{name}"), alone=True)
             except FileNotFoundError:
                 return None
         with opened as file:
             return None if _lock_at_once(file, fcntl.LOCK_SH) else _holder(file)
 
-    def _inside(self, name: str) -> str:
+    def _checked_name(self, name: str) -> str:
         return checked_name(name, self.location)
 
     @contextmanager
@@ -268,12 +268,12 @@ class LocalStore:
             yield
         except (FileNotFoundError, NotADirectoryError) as error:
             if doing != "read":
-                raise self._failed(doing, name, error) from error
+                raise self._failure(doing, name, error) from error
             raise UsageError(f"there is no {name} in the archive {self.location}; check its name") from error
         except OSError as error:
-            raise self._failed(doing, name, error) from error
+            raise self._failure(doing, name, error) from error
 
-    def _failed(self, doing: str, name: str, error: OSError) -> ArchiveError:
+    def _failure(self, doing: str, name: str, error: OSError) -> ArchiveError:
         return ArchiveError(f"cannot {doing} {name} in the archive {self.location}: {error.strerror}")
 
 
@@ -288,7 +288,7 @@ def _allow_more_files() -> bool:
 
 
 def _lock_at_once(file: IO[bytes], how: int) -> bool:
-    """False, after the time of a look, when another has it."""
+    """Take the lock, or return False, after the time of a look, when another has it."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:

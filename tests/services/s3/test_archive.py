@@ -56,7 +56,7 @@ def test_the_lock_of_a_dead_host_ends_with_its_lease(
     path = f"{s3_location.removeprefix('s3://')}/locks/work"
     dead = s3_lock.Lock(store.filesystem, path, "work", lease=4)
     with monkeypatch.context() as there:
-        there.setattr(s3_lock, "_me", lambda: {"pid": 7, "host": "north", "processes": "elsewhere"})
+        there.setattr(s3_lock, "_own_process", lambda: {"pid": 7, "host": "north", "processes": "elsewhere"})
         dead.take()
     with pytest.raises(Busy, match="pid 7 on north"), store.lock("work"):
         pass
