@@ -164,7 +164,7 @@ def _task(
     asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
     terms = _terms(store, settings)
     key = terms.key()
-    return _Task(started, asked, terms, key, last, _kept(asked, last, key))
+    return _Task(started, asked, terms, key, last, _reusable_parts(asked, last, key))
 
 
 def _by_touched(task: _Task) -> tuple[Sequence[Part], Done | None]:
@@ -248,7 +248,7 @@ def _terms(store: Store, settings: Settings) -> Terms:
 
 
 def _conditions(settings: Settings, since: int | None, logs: Sequence[str]) -> str:
-    """Changes with all that an analysis was told beside the letters and what `Terms` holds."""
+    """Return a digest of all that an analysis was told beside the letters and what `Terms` holds."""
     told = [[asdict(rule) for rule in settings.rules], sorted(settings.evidence), since, *logs]
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -316,14 +316,14 @@ def _rows_of(store: Store, names: Sequence[str]) -> int:
 
 
 def _new_name(micros: int, last: Analysis | None) -> str:
-    """Sorts after the last one, even when the clock was set back."""
+    """Return a name that sorts after the last one, even when the clock was set back."""
     name = f"{datetime.fromtimestamp(micros // 1_000_000, UTC):%Y%m%dT%H%M%S}-{micros % 1_000_000:06d}"
     return name if last is None or name > last.analysis else f"{last.analysis}.1"
 
 
-def _kept(asked: Asked, last: Analysis | None, key: str) -> list[Part]:
-    """Parts of the last analysis that still hold: made under the same key, of segments that all count, and
-    their files are there."""
+def _reusable_parts(asked: Asked, last: Analysis | None, key: str) -> list[Part]:
+    """Return the parts of the last analysis that still hold: made under the same key, of segments that all
+    count, and their files are there."""
     if last is None or last.rules_digest != key:
         return []
     counting, present = {m.stem: m for m in asked.segments}, set(asked.store.list("analyses/"))

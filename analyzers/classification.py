@@ -199,7 +199,7 @@ def _classify_share(files: _Files, terms: Terms, share: Sequence[Share], folder:
     classify = classify_letters(terms.facts)
     groups = ((group, one.stem) for one in share for group in _groups(files, one))
     with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
-        for table in _gathered(_classified(*group, terms, classify) for group in groups):
+        for table in _coalesce(_classify_group(*group, terms, classify) for group in groups):
             writer.write_table(table)
             tallies.append(_tally(table))
     kinds, transactions, suppressed, broken, times = zip(*tallies, strict=True)
@@ -248,8 +248,8 @@ def _count(table: pa.Table, column: str, value: str) -> int:
     return int(pc.sum(pc.equal(table[column], value)).as_py() or 0)
 
 
-def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Small tables together, so that row groups are worth reading."""
+def _coalesce(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Put small tables together, so that row groups are worth reading."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
@@ -263,7 +263,7 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 _Classify = Callable[[Letter], tuple[Verdict, str | None]]
 
 
-def _classified(group: Group, stem: str, terms: Terms, classify: _Classify) -> pa.Table:
+def _classify_group(group: Group, stem: str, terms: Terms, classify: _Classify) -> pa.Table:
     found = [classify(letter) for letter in group.letters]
     pairs = list(zip(group.letters, found, strict=True))
     by_itself = [verdict for verdict, _ in found]

@@ -118,7 +118,7 @@ def _keys_of(letters: pa.Table) -> set[int]:
 
 
 def _sources_seen(asked: Asked, last: Analysis) -> set[str]:
-    """Sources of whose nodes pulls have learned something since: their transactions may stand otherwise."""
+    """Return sources of whose nodes pulls have learned since: their transactions may stand otherwise."""
     before, now = last.extra.get("nodes", {}), topology.digests(asked.store)
     return {source for source in {*before, *now} if before.get(source) != now.get(source)}
 
@@ -318,7 +318,7 @@ def _move(
     moved: Mapping[Place, tuple[str | None, str | None]],
     slots: Mapping[Identity, int],
 ) -> pa.Table:
-    """Verdicts with the incidents that their letters are of by now."""
+    """Return verdicts with the incidents that their letters are of by now."""
     if not moved:
         return table
     told = (table[name].to_pylist() for name in ("exception_family", "cause", "fingerprint", "incident_id"))

@@ -70,7 +70,7 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part]) -> Done:
 
 
 def classify(asked: Asked, terms: Terms, kept: Sequence[Part]) -> list[Part]:
-    """Step 1: the letters of the segments that no kept part has. Raises ArchiveError."""
+    """Carry out step 1: the letters of the segments that no kept part has. Raises ArchiveError."""
     fresh = [
         classify_share(_Files(asked.store), terms, share, f"{asked.folder}/classified")
         for share in shares(asked.fresh(kept), 1)
@@ -100,11 +100,11 @@ def _look_between(asked: Asked, table: pa.Table, parts: Sequence[Part]) -> None:
 
 
 def compare(asked: Asked, table: pa.Table, parts: Iterable[Part], segments: Sequence[Manifest]) -> Compared:
-    """Step 2 and 3: the letters of a table of step 1, which lie in `segments`. `parts`: all there are."""
+    """Carry out steps 2 and 3 on a table of step 1, of letters in `segments`. `parts`: all there are."""
     rules = user_rules.find(table, asked, segments)
     shared = tables.find_repeated(pc.list_flatten(table["keys"]))
     context = asked.context(parts, set(shared.to_pylist()))
-    places = sorted(_concerned(table, rules, shared, context))
+    places = sorted(_concerned_rows(table, rules, shared, context))
     read = read_letters(table.take(pa.array(places, pa.int64())))
     letters = [with_rule(one, rules[one.identity]) if one.identity in rules else one for one in read]
     said, rows = _carry_out(letters, context, [*_facts(asked), *client_log.members(log_lines(asked.logs))])
@@ -114,7 +114,7 @@ def compare(asked: Asked, table: pa.Table, parts: Iterable[Part], segments: Sequ
     return Compared(tables.change(table, list(changes), list(changes.values())), rows, context)
 
 
-def _concerned(
+def _concerned_rows(
     table: pa.Table, rules: Mapping[Identity, Rule], shared: pa.Array, context: Context
 ) -> set[int]:
     """Return the rows of letters of which anything may be found, or a rule of the user's speaks."""
@@ -129,7 +129,7 @@ def _concerned(
 def take_censuses(
     counted: Iterable[Iterable[Alike]], context: Context, before: Iterable[Member] = ()
 ) -> tuple[Said, Rows]:
-    """Step 4. `counted`: of each census; `before`: what was counted already."""
+    """Carry out step 4. `counted`: of each census; `before`: what was counted already."""
     found = (census.members(alike) for census, alike in zip(relations.CENSUSES, counted, strict=True))
     said: dict[Key, Any] = {}
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

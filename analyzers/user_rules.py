@@ -32,19 +32,19 @@ def find(letters: pa.Table, asked: Asked, of: Sequence[Manifest]) -> dict[Identi
     rules = asked.settings.rules
     if not rules:
         return {}
-    with closing(_connected(letters)) as connection:
+    with closing(_connect(letters)) as connection:
         number_of = _conditions(connection, rules)
-        return {identity: rules[number] for identity, number in _held(connection, number_of, asked.store, of)}
+        return {identity: rules[number] for identity, number in _find(connection, number_of, asked.store, of)}
 
 
 def check_rules(rules: Sequence[Rule]) -> None:
     """Raise ConfigError naming the first rule whose condition this engine does not understand, so that the
     other one refuses it, too."""
-    with closing(_connected(CLASSIFIED.empty_table())) as connection:
+    with closing(_connect(CLASSIFIED.empty_table())) as connection:
         _conditions(connection, rules)
 
 
-def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
+def _connect(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
     import duckdb
 
     connection = duckdb.connect(config={"python_enable_replacements": False, "enable_external_access": False})
@@ -76,7 +76,7 @@ def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) 
 
 
 def _check_parts(connection: "duckdb.DuckDBPyConnection", rule: Rule, told: str) -> None:
-    """DuckDB makes any type of any other, Spark does not: what only one of them understands is refused."""
+    """Refuse what only one engine understands: DuckDB makes any type of any other, Spark does not."""
     for use, said, parts in parts_of(rule):
         families = {_family(connection.sql(_query(connection, f"({part})")).types[-1]) for part in parts}
         if not _FITS[use](families - {None}):
@@ -121,7 +121,7 @@ def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
     return f"SELECT source, record_id, {number} AS number FROM ({inner}) WHERE number IS NOT NULL"
 
 
-def _held(
+def _find(
     connection: "duckdb.DuckDBPyConnection", number_of: str, store: Store, of: Sequence[Manifest]
 ) -> Iterator[tuple[Identity, int]]:
     """Yield for each letter of which a rule holds its identity and the rule's number; one row group at a

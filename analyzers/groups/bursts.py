@@ -162,8 +162,8 @@ def _key_of(letter: Classified) -> Key:
     return "connection", letter.broker, letter.connection_id or ""
 
 
-def _together(key: Key, told: Iterator[tuple[Classified, LogLine]], _context: Context) -> Iterator[Reduced]:
-    """All letters of a connection are in memory at once."""
+def _reduce(key: Key, told: Iterator[tuple[Classified, LogLine]], _context: Context) -> Iterator[Reduced]:
+    """Yield the bursts of a connection, whose letters are all in memory at once."""
     lines = list(told)
     members = find(str(key[1]), str(key[2]), lines)
     rows = [(table, row) for row in map(incident_of, bursts(members)) for table in ("bursts", "incidents")]
@@ -337,7 +337,7 @@ def _names(values: Iterable[str | None]) -> list[str]:
 BURSTS = Relation(
     ("connection",),
     _members,
-    _together,
+    _reduce,
     conclude,
     column="connection_id",
     rows=OwnRows("bursts", ("broker", "connection_id")),

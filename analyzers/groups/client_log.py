@@ -84,26 +84,26 @@ def read(log: Iterable[str]) -> Iterator[Line]:
             if line := _line(text, failed, reconnected):
                 yield line
         else:
-            failed = _found(_IS_FAILED, text) or failed
-            reconnected = _found(_IS_RECONNECTED, text) or reconnected
+            failed = _search(_IS_FAILED, text) or failed
+            reconnected = _search(_IS_RECONNECTED, text) or reconnected
 
 
 def _line(text: str, failed: str | None, reconnected: str | None) -> Line | None:
-    dispatch = _found(_IS_DISPATCH, text) or ""
-    before = _found(_KNOWN, dispatch) or ""
-    message_id, consumer_id, destination = (_found(field, before) or "" for field in _FIELDS)
-    times = (_found(at, where) for at, where in zip(_TIMES, (before, dispatch), strict=True))
+    dispatch = _search(_IS_DISPATCH, text) or ""
+    before = _search(_KNOWN, dispatch) or ""
+    message_id, consumer_id, destination = (_search(field, before) or "" for field in _FIELDS)
+    times = (_search(at, where) for at, where in zip(_TIMES, (before, dispatch), strict=True))
     at = next((int(time) for time in times if time), None)
     return Line(message_id, consumer_id, destination, at, failed, reconnected) if message_id else None
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str | None:
+def _search(pattern: re.Pattern[str], text: str) -> str | None:
     match = pattern.search(text)
     return match[1] if match else None
 
 
 def join(letters: Iterable[Classified], lines: Iterable[Line]) -> list[Joined]:
-    """Suppressed duplicates and lines side by side. Of several lines of one message and consumer the last
+    """Put suppressed duplicates and lines side by side. Of several lines of one message and consumer the last
     dispatch counts."""
     newest: dict[tuple[str, str], Line] = {}
     for line in lines:
@@ -124,12 +124,12 @@ def join(letters: Iterable[Classified], lines: Iterable[Line]) -> list[Joined]:
                 if letter.consumer_id in (None, line.consumer_id)
             ]
             met.update((line.message_id, line.consumer_id) for line in mine)
-            joined.extend(_joined(letter, line) for line in mine or (None,))
-    joined.extend(_joined(None, line) for key, line in newest.items() if key not in met)
+            joined.extend(_join(letter, line) for line in mine or (None,))
+    joined.extend(_join(None, line) for key, line in newest.items() if key not in met)
     return joined
 
 
-def _joined(letter: Classified | None, line: Line | None) -> Joined:
+def _join(letter: Classified | None, line: Line | None) -> Joined:
     explained, without_line, without_letter = STATES
     return Joined(
         without_letter if letter is None else without_line if line is None else explained,
@@ -155,7 +155,7 @@ def _members(letters: Iterable[Classified], context: Context, _said: Said) -> It
                 yield Member(key_of_line(one), (), one)
 
 
-def _together(_key: Key, told: Iterator[Classified | Line], _context: Context) -> Iterator[Reduced]:
+def _reduce(_key: Key, told: Iterator[Classified | Line], _context: Context) -> Iterator[Reduced]:
     letters: list[Classified] = []
     lines: list[Line] = []
     for one in told:
@@ -186,4 +186,4 @@ def counts(states: Mapping[str | None, int]) -> dict[str, int]:
     return {state: states.get(state, 0) for state in STATES}
 
 
-LINES = Relation(("line",), _members, _together, may_be_any=lambda context: context.has_logs)
+LINES = Relation(("line",), _members, _reduce, may_be_any=lambda context: context.has_logs)

@@ -76,7 +76,7 @@ def of_letter(
 ) -> Duplicate:
     """Return a letter that is compared with all of its broker, and its match keys; `coordinated`: its
     producer has a transactions' coordinator."""
-    met = _met(shared)
+    met = _shared_by_kind(shared)
     kind = next((kind for kind in MATCH_KEYS if kind in met), None)
     group = next((met[kind] for kind in _GROUPS if kind in met), None)
     repeats, exact = _repeats(met.get("same_message_id"), record_id, body_sha256)
@@ -94,7 +94,7 @@ def of_rocketmq_letter(
 ) -> Duplicate | None:
     """Return a letter in `%DLQ%<group>`, and its match keys; None when it is alone. `replayed`: it is a
     replay."""
-    met = _met(shared if replayed else (_among_originals(one) for one in shared))
+    met = _shared_by_kind(shared if replayed else (_among_originals(one) for one in shared))
     by_id, by_business = met.get("by_id"), met.get("by_business")
     kind = next((kind for kind, holds in _ROCKETMQ_KINDS if holds(met, replayed is True)), None)
     if kind is None:
@@ -111,14 +111,14 @@ def of_rocketmq_letter(
 
 
 def _among_originals(shared: Shared) -> Shared:
-    """A letter is no duplicate of its own replays: they are its later laps."""
+    """Count originals alone: a letter's own replays are its later laps, and no duplicates."""
     return shared if shared.originals is None else shared._replace(size=shared.originals)
 
 
 _Met = Mapping[str, Shared]
 
 
-def _met(shared: Iterable[Shared]) -> _Met:
+def _shared_by_kind(shared: Iterable[Shared]) -> _Met:
     """Return the match keys that others have too, by kind."""
     return {one.kind: one for one in shared if one.size > 1 and _counts(one)}
 
@@ -224,14 +224,14 @@ def _total(letter: Classified) -> Total:
         (at, letter.captured_at, letter.record_id, letter.body_sha256 or "", letter.body_sha256 is not None),
         int(is_original),
         int(facts is not None and (facts.flags or 0) & 12 == 8),
-        _known(letter.published_at) if is_original else frozenset(),
-        _known(facts.origin_id) if facts else frozenset(),
-        _known(place),
+        _as_set(letter.published_at) if is_original else frozenset(),
+        _as_set(facts.origin_id) if facts else frozenset(),
+        _as_set(place),
         (facts.sent_back_by_client or facts.origin_id == letter.message_id) if facts else None,
     )
 
 
-def _known(value: _V | None) -> frozenset[_V]:
+def _as_set(value: _V | None) -> frozenset[_V]:
     return frozenset() if value is None else frozenset((value,))
 
 
@@ -266,7 +266,7 @@ def members(letters: Iterable[Classified], context: Context, _said: Said) -> Ite
 
 
 def together(_key: Key, totals: Iterator[Total], _context: Context) -> Iterator[Reduced]:
-    """Totals of one key as one."""
+    """Yield the totals of one key as one."""
     yield Reduced(reduce(add, totals))
 
 
@@ -274,7 +274,7 @@ def conclude(letter: Classified, said: Said, context: Context) -> Classified:
     """Return what a letter is to others, by the keys that it shares with them."""
     if context.shared.isdisjoint(letter.keys):
         return letter
-    shared = [_shared(key, said[key]) for key in keys(letter) if key in said]
+    shared = [_summarize(key, said[key]) for key in keys(letter) if key in said]
     found = _of_shared(letter, shared) if shared else None
     return letter if found is None else letter._replace(duplicate=found)
 
@@ -286,7 +286,7 @@ def _of_shared(letter: Classified, shared: Iterable[Shared]) -> Duplicate | None
     return of_letter(letter.record_id, letter.body_sha256, of_work, shared)
 
 
-def _shared(key: Key, total: Total) -> Shared:
+def _summarize(key: Key, total: Total) -> Shared:
     _, _, record_id, body_sha256, is_known = total.oldest
     return Shared(
         f"{key[0]} {number_of(key) % 2**64:016x}",

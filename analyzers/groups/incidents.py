@@ -136,7 +136,7 @@ def find(kind: str, slots: Sequence[Slot], span: int) -> list[Found]:
     bursts = _with_what_rose_together(failures, [_bursts(failure) for failure in failures])
     incident_at = _incidents(kind, set().union(*bursts))
     pairs = zip(failures, bursts, strict=True)
-    return [found for failure, burst in pairs for found in _filled(failure, sorted(burst), incident_at)]
+    return [found for failure, burst in pairs for found in _fill_gaps(failure, sorted(burst), incident_at)]
 
 
 def incidents(found: Iterable[Found], looked_at: int) -> Iterator[Incident]:
@@ -177,8 +177,8 @@ def _fullest(slots: Iterable[Slot], key: Callable[[Slot], _K]) -> _K:
     return max((count, value) for value, count in letters.items())[1]
 
 
-def _bound(usual: float, spread: float) -> float:
-    """Return how many letters stand far out."""
+def _threshold(usual: float, spread: float) -> float:
+    """Return above how many letters a slot stands far out."""
     return max(UNREMARKABLE + usual + 6 * sqrt(spread), 4 * usual)
 
 
@@ -195,12 +195,12 @@ def is_ongoing(end: int, looked_at: int) -> bool:
 def _failure(slots: Sequence[Slot], span: int) -> _Failure:
     history = max(history_of(span), slots[-1].slot - slots[0].slot + 1)
     average = sum(one.letters for one in slots) / history
-    far_out = _bound(average, average)
+    far_out = _threshold(average, average)
     capped = [min(one.letters, far_out) for one in slots]
     return _Failure(slots, fsum(capped) / history, fsum(count * count for count in capped) / history)
 
 
-def _raised(failure: _Failure) -> list[Slot]:
+def _unusual_slots(failure: _Failure) -> list[Slot]:
     """Return the slots above what is usual."""
     above = failure.usual + 3 * sqrt(failure.usual)
     return [one for one in failure.slots if one.letters > above]
@@ -208,19 +208,19 @@ def _raised(failure: _Failure) -> list[Slot]:
 
 def _bursts(failure: _Failure) -> set[int]:
     """Return the slots of a failure that stand out by themselves."""
-    letters = {one.slot: one.letters for one in _raised(failure)}
+    letters = {one.slot: one.letters for one in _unusual_slots(failure)}
     runs = (run for run in _runs(letters) if _stands_out(failure, run, [letters[slot] for slot in run]))
     return {slot for run in runs for slot in run}
 
 
 def _stands_out(failure: _Failure, run: Sequence[int], letters: Sequence[int]) -> bool:
     lasts = run[-1] - run[0] + 1
-    alone = max(letters) > _bound(failure.usual, failure.spread)
-    return alone or sum(letters) > _bound(failure.usual * lasts, failure.spread * lasts)
+    alone = max(letters) > _threshold(failure.usual, failure.spread)
+    return alone or sum(letters) > _threshold(failure.usual * lasts, failure.spread * lasts)
 
 
 def _runs(slots: Iterable[int]) -> Iterator[list[int]]:
-    """Slots in time, parted where more than GAP lies between two."""
+    """Yield slots in time, parted where more than GAP lies between two."""
     run: list[int] = []
     for slot in slots:
         if run and slot - run[-1] > _GAP:
@@ -232,15 +232,15 @@ def _runs(slots: Iterable[int]) -> Iterator[list[int]]:
 
 
 def _with_what_rose_together(failures: Sequence[_Failure], bursts: Sequence[set[int]]) -> list[set[int]]:
-    """Adds the slots where what is left of many failures stands out together."""
+    """Add the slots where what is left of many failures stands out together."""
     left = [
-        [one for one in _raised(failure) if one.slot not in burst]
+        [one for one in _unusual_slots(failure) if one.slot not in burst]
         for failure, burst in zip(failures, bursts, strict=True)
     ]
     together: Counter[int] = Counter()
     for rest in left:
         together.update({one.slot: one.letters for one in rest})
-    bound = _bound(fsum(one.usual for one in failures), fsum(one.spread for one in failures))
+    bound = _threshold(fsum(one.usual for one in failures), fsum(one.spread for one in failures))
     return [
         burst | {one.slot for one in rest if together[one.slot] > bound}
         for burst, rest in zip(bursts, left, strict=True)
@@ -248,7 +248,7 @@ def _with_what_rose_together(failures: Sequence[_Failure], bursts: Sequence[set[
 
 
 def _incidents(kind: str, bursts: Iterable[int]) -> dict[int, str]:
-    """Slot -> incident, of every slot that has a burst: an incident is named for when it began."""
+    """Return slot -> incident, of every slot that has a burst: an incident is named for when it began."""
     runs = _runs(sorted(bursts))
     return {slot: f"{_stamp(run[0])}-{kind}" for run in runs for slot in run}
 
@@ -257,7 +257,7 @@ def _stamp(slot: int) -> str:
     return f"{_EPOCH + timedelta(seconds=slot * SLOT):%Y%m%d-%H%M}"
 
 
-def _filled(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, str]) -> Iterator[Found]:
+def _fill_gaps(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, str]) -> Iterator[Found]:
     """Yield a failure's bursts, and what lies between two of its bursts in one incident: it belongs to it."""
     times = [one.slot for one in failure.slots]
     for incident_id, of_one in groupby(bursts, key=lambda slot: incident_at[slot]):
@@ -275,7 +275,7 @@ what is counted apart adds up (`merge`)."""
 
 
 def merge(slots: Sequence[Slot]) -> Slot:
-    """Several counts of one slot of one failure as one."""
+    """Return several counts of one slot of one failure as one."""
     if len(slots) == 1:
         return slots[0]
     return Slot(
@@ -310,11 +310,11 @@ def _members(counted: Iterable[Alike]) -> Iterator[Member]:
             yield member_of(kind, source if is_of_transaction else None, slot)
 
 
-def _together(key: Key, counted: Iterator[Counted], context: Context) -> Iterator[Reduced]:
+def _reduce(key: Key, counted: Iterator[Counted], context: Context) -> Iterator[Reduced]:
     """Yield the slots, and the incidents that they are part of, which are told to each failure."""
     kind = str(key[1])
     apart: dict[tuple[str, int], list[Counted]] = {}
-    for part in in_parts(_merged(counted, apart)):
+    for part in in_parts(_merge_sources(counted, apart)):
         incident_of: dict[str, dict[int, str]] = defaultdict(dict)
         found = find(kind, part, context.span)
         for one in found:
@@ -325,8 +325,8 @@ def _together(key: Key, counted: Iterator[Counted], context: Context) -> Iterato
             yield Reduced(at, key=_key_of_failure(kind, fingerprint))
 
 
-def _merged(counted: Iterator[Counted], apart: dict[tuple[str, int], list[Counted]]) -> Iterator[Slot]:
-    """Slots of one place as one; what was counted apart there is put into `apart`."""
+def _merge_sources(counted: Iterator[Counted], apart: dict[tuple[str, int], list[Counted]]) -> Iterator[Slot]:
+    """Yield the slots of one place as one; what was counted apart there is put into `apart`."""
     for place, of_place in groupby(counted, key=lambda one: one[1][:2]):
         sources = groupby(of_place, key=lambda one: one[0])
         apart[place] = [(of, merge([slot for _, slot in same])) for of, same in sources]
@@ -363,7 +363,7 @@ INCIDENTS = Census(
     ("connection_id", "role"),
     SLOT,
     _members,
-    _together,
+    _reduce,
     "incident_id",
     _conclude,
 )

@@ -141,7 +141,7 @@ def _questions(one: Classified, context: Context) -> Iterator[tuple[Asked, list[
             yield asked, KINDS[settings.kind].keys(letter, asked) if has_answered else None
 
 
-def _together(_key: Key, told: Iterator[Fact | None], _context: Context) -> Iterator[Reduced]:
+def _reduce(_key: Key, told: Iterator[Fact | None], _context: Context) -> Iterator[Reduced]:
     yield Reduced([fact for fact in told if fact is not None] or None)
 
 
@@ -319,4 +319,4 @@ KINDS: Mapping[str, _Kind] = {
 """By `kind` of the configuration."""
 
 
-FACTS = Relation(("fact",), _members, _together, conclude, may_be_any=lambda context: bool(context.asked))
+FACTS = Relation(("fact",), _members, _reduce, conclude, may_be_any=lambda context: bool(context.asked))

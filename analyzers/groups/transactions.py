@@ -140,7 +140,7 @@ def resolve(unique_key: str, members: Iterable[Member], nodes: Mapping[str, Node
     # A producer that got no answer sends the half message to another node too, under the same key.
     twin = min((node for node, records in seen.items() if records.real_record_id is not None), default=None)
     cases = ((node, _Case(records, nodes.get(node, Node()), twin)) for node, records in seen.items())
-    return [_told(unique_key, node, case) for node, case in cases]
+    return [_transaction(unique_key, node, case) for node, case in cases]
 
 
 def conclude(transaction: Transaction | None, record_id: str) -> Conclusion:
@@ -195,7 +195,7 @@ class _Records:
     prepared: deque[int] = field(default_factory=_newest)
 
     def take(self, one: Member) -> None:
-        """Adds a record that is not older than those before it."""
+        """Add a record that is not older than those before it."""
         self.count += 1
         self.names.append(one.record_id)
         self.checks = max(self.checks, one.checks or 0)
@@ -352,7 +352,7 @@ _STATES: tuple[tuple[str, Callable[[_Case], bool]], ...] = (
 """How a transaction stands: the first line that holds."""
 
 
-def _told(unique_key: str, node: str, case: _Case) -> Transaction:
+def _transaction(unique_key: str, node: str, case: _Case) -> Transaction:
     records = case.records
     return Transaction(
         unique_key=unique_key,
@@ -374,7 +374,7 @@ def _told(unique_key: str, node: str, case: _Case) -> Transaction:
     )
 
 
-def _counted(case: _Case) -> str:
+def _counts(case: _Case) -> str:
     return f"{case.records.copies} half copies, {case.records.checks} checks counted"
 
 
@@ -383,14 +383,14 @@ def _not_named(case: _Case) -> str | None:
     return f"its {unnamed} oldest records are counted, not named" if unnamed else None
 
 
-def _ended(case: _Case) -> str | None:
+def _end(case: _Case) -> str | None:
     at = case.records.ended_at
     return None if at is None else f"ended at {second(at)}"
 
 
 def _outcome(case: _Case) -> str | None:
     if case.records.real_record_id is not None:
-        return f"the real message is there{_written(case)}{_made_of(case)}"
+        return f"the real message is there{_times_written(case)}{_made_of(case)}"
     if case.is_committed:
         return f"its twin on {case.twin} was committed: the real message is there"
     if case.state == "rolled_back":
@@ -398,7 +398,7 @@ def _outcome(case: _Case) -> str | None:
     return None
 
 
-def _written(case: _Case) -> str:
+def _times_written(case: _Case) -> str:
     times = len(set(case.records.prepared))
     return f", written {times} times" if times > 1 else ""
 
@@ -421,7 +421,7 @@ def _too_old(case: _Case) -> str | None:
     return f"by then older than the retention of {case.node.reserved_hours} h" if case.skipped else None
 
 
-def _resumed(case: _Case) -> str | None:
+def _resumption(case: _Case) -> str | None:
     return "its check was resumed since" if case.resumed else None
 
 
@@ -441,7 +441,7 @@ def _why_nothing_shows(case: _Case) -> str | None:
 
 
 _EVIDENCE: tuple[Callable[[_Case], str | None], ...] = (
-    _counted, _not_named, _ended, _outcome, _given_up, _too_old, _resumed, _open, _why_nothing_shows,
+    _counts, _not_named, _end, _outcome, _given_up, _too_old, _resumption, _open, _why_nothing_shows,
 )  # fmt: skip
 """What a transaction's evidence says, in this order, where there is something to say."""
 
@@ -461,7 +461,7 @@ def keys(letter: Sharing) -> Iterator[Key]:
 def _members_at_places(
     letters: Iterable[Classified], _context: Context, _said: Said
 ) -> Iterator[contract.Member]:
-    """Half copies, and op records under each offset that they name."""
+    """Yield half copies, and op records under each offset that they name."""
     for one in letters:
         if one.rocket is not None and one.role == "half":
             yield contract.Member(_place(one, one.rocket.offset), (), (one.record_id, one.dead_at, None))
@@ -500,7 +500,7 @@ def _members(letters: Iterable[Classified], _context: Context, said: Said) -> It
             yield contract.Member(_key_of(one), _in_time(member), member)
 
 
-def _together(key: Key, members: Iterator[Member], context: Context) -> Iterator[Reduced]:
+def _reduce(key: Key, members: Iterator[Member], context: Context) -> Iterator[Reduced]:
     _, source, _, unique_key = key
     resolved = resolve(str(unique_key), members, context.nodes.get(str(source), {}))
     rows = [("transactions", {"source": source, **one._asdict()}) for one in resolved]
@@ -550,7 +550,7 @@ ENDED = Relation(("ended",), _members_at_places, _ended_at_place, column="role")
 TRANSACTIONS = Relation(
     ("transaction",),
     _members,
-    _together,
+    _reduce,
     _conclude,
     column="role",
     rows=OwnRows("transactions", ("source",)),

@@ -95,7 +95,7 @@ BROKEN = _BROKEN.name
 def judge(record: Record, facts: Facts) -> Verdict:
     """Return the verdict on one letter. It never raises: a rule that does is named, and the letter is
     `unknown`."""
-    return classify_letter(Letter._make(record), facts, lambda letter: _asked(letter.broker_kind))[0]
+    return classify_letter(Letter._make(record), facts, lambda letter: _list_rules(letter.broker_kind))[0]
 
 
 RulesFor = Callable[[Letter], Sequence[Rule]]
@@ -103,7 +103,7 @@ RulesFor = Callable[[Letter], Sequence[Rule]]
 
 def rules_for_letters(facts: Facts) -> RulesFor:
     """Return which rules `classify_letter` asks of each of many letters."""
-    return spare(_asked, facts, _QUESTIONS)
+    return spare(_list_rules, facts, _QUESTIONS)
 
 
 def classify_letters(facts: Facts) -> Callable[[Letter], tuple[Verdict, str | None]]:
@@ -125,7 +125,7 @@ def classify_letter(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[
 
 
 def _with_producer(letter: Letter, verdict: Verdict, text: str | None) -> tuple[Verdict, str | None]:
-    """Return whose id is on the letter: that is no other letter's, however alike they died."""
+    """Add the producer whose id is on the letter: that is no other letter's, however alike they died."""
     producer, number = _numbered_producer(letter)
     if producer is None:
         return verdict, text
@@ -138,7 +138,7 @@ def _classify_named(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[
     try:
         return _verdict(letter, rule, found, facts), found.error_text or found.error_message
     except Exception as error:  # noqa: BLE001 - a letter cannot end an analysis
-        return _verdict(letter, _BROKEN, _broken("for exceptions", error), facts), None
+        return _verdict(letter, _BROKEN, _rule_failure("for exceptions", error), facts), None
 
 
 def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdict:
@@ -199,7 +199,7 @@ def _of_whom(where: str, letter: Letter) -> str:
 
 
 def _numbered_producer(letter: Letter) -> tuple[str | None, int | None]:
-    """By its id, or the broker's."""
+    """Return the producer, and its number, by the letter's id, or the broker's."""
     found, number = producer_of(letter.message_id)
     return (found, number) if found is not None else producer_of(letter.headers.get("message-id"))
 
@@ -213,7 +213,7 @@ def _own_name(letter: Letter) -> str | None:
 
 
 def _first_published(letter: Letter, found: Finding) -> tuple[str | None, str | None]:
-    """Exchange and routing key of its first publishing: what a framework noted is older than any death."""
+    """Return how it was first published (exchange, key): a framework's note is older than any death."""
     told = (found.origin_exchange, found.origin_routing_key)
     return told if told != (None, None) else _published_by_headers(letter)
 
@@ -225,7 +225,7 @@ def _published_by_headers(letter: Letter) -> tuple[str | None, str | None]:
 
 @once_per_letter
 def _laps(letter: Letter) -> int:
-    """As a replay left them on the letter (a header or a property)."""
+    """Return the laps that a replay left on the letter (a header or a property)."""
     value = letter.headers.get(REPLAY_LAP)
     return whole(value if value is not None else letter.properties.get(REPLAY_LAP)) or 0
 
@@ -235,7 +235,7 @@ _QUESTIONS = (_own_name, _published_by_headers, _laps, name_owner, frameworks.fi
 
 
 @lru_cache(64)
-def _asked(kind: str) -> tuple[Rule, ...]:
+def _list_rules(kind: str) -> tuple[Rule, ...]:
     """Return the rules for letters of a kind of broker, in order: frameworks say more than the broker
     does."""
     first, last = _rules_of(plugin_of(kind).rules)
@@ -243,7 +243,7 @@ def _asked(kind: str) -> tuple[Rule, ...]:
 
 
 def _rules_of(module: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Of a broker's module: what is asked before the frameworks of any broker, and after."""
+    """Return what of a broker's module is asked before the frameworks of any broker, and after."""
     if not module:
         return (), ()
     found = import_module(module)
@@ -255,13 +255,13 @@ def _first_finding(letter: Letter, facts: Facts, rules: Sequence[Rule]) -> tuple
         try:
             found = rule.find(letter, facts)
         except Exception as error:  # noqa: BLE001 - a letter cannot end an analysis
-            return _BROKEN, _broken(rule.name, error)
+            return _BROKEN, _rule_failure(rule.name, error)
         if found is not None:
             return rule, found
     return _UNKNOWN, _NOTHING
 
 
-def _broken(rule: str, error: Exception) -> Finding:
+def _rule_failure(rule: str, error: Exception) -> Finding:
     return Finding(f"the rule {rule} failed on it: {type(error).__name__}: {error}")
 
 
@@ -279,7 +279,7 @@ class RuleStep(NamedTuple):
 def steps(record: Record, facts: Facts) -> Iterator[RuleStep]:
     """Yield the rules that looked at a letter, in order, up to the one that decided."""
     letter = frameworks.as_named(Letter._make(record))
-    for rule in _asked(letter.broker_kind):
+    for rule in _list_rules(letter.broker_kind):
         watched = RecordingLetter(letter)
         found = rule.find(as_letter(watched), facts)
         yield RuleStep(rule.name, rule.when, watched.saw, found is not None)

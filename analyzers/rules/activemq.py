@@ -29,7 +29,7 @@ _NAME = r"[A-Za-z_$][\w$]*(?:(?:\.|::)[A-Za-z_$][\w$]*)*"
 
 
 def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Return what Java's \\w and \\d mean."""
+    """Compile a pattern whose \\w and \\d mean what Java's do."""
     return re.compile(text, flags | re.ASCII)
 
 
@@ -132,7 +132,7 @@ def has_moved_since(letter: Letter) -> bool:
     return is_of_core(letter) and first(letter.headers, *_ROUTED) is not None
 
 
-def _told(letter: Letter) -> str | None:
+def _failure_text(letter: Letter) -> str | None:
     """Return the text of client or broker. On Artemis a property of the producer's may be called like
     Classic's."""
     return letter.headers.get(_OF_OPENWIRE) if letter.broker_kind == "artemis" else letter.failure_text
@@ -147,7 +147,7 @@ def _bare(text: str) -> str:
     return text
 
 
-def _unwrapped(told: str) -> str:
+def _unwrap(told: str) -> str:
     """Return a text as the client or the broker wrote it, without what copying it has added. The exception
     that it ends in stays as it is."""
     text = _bare(_LABEL.sub("", _bare(told[:_LONGEST_TEXT]), count=1))
@@ -156,7 +156,7 @@ def _unwrapped(told: str) -> str:
 
 
 def _taken_apart(text: str) -> tuple[str | None, str]:
-    """Class and text of `class: text`; of several classes that say nothing the last."""
+    """Return class and text of `class: text`; of several classes that say nothing the last."""
     of_class, rest = None, text
     for _ in range(_MOST_WRAPPERS):
         of_class, rest = part(_TO_STRING, text), part(_TO_STRING, text, 2) or ""
@@ -170,15 +170,15 @@ def _taken_apart(text: str) -> tuple[str | None, str]:
 def _failure(letter: Letter) -> _DeliveryFailure:
     """Return its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another
     time."""
-    told = _told(letter)
-    text = "" if told is None else _unwrapped(told)
+    told = _failure_text(letter)
+    text = "" if told is None else _unwrap(told)
     expired_at, original = part(_EXPIRED_AT, text), letter.headers.get("originalExpiration")
     if expired_at is not None and original is not None and expired_at != original:
         return _DeliveryFailure(None, None, True)
     return _DeliveryFailure(*_taken_apart(text), False)
 
 
-def _matched(pattern: re.Pattern[str], letter: Letter) -> re.Match[str] | None:
+def _match(pattern: re.Pattern[str], letter: Letter) -> re.Match[str] | None:
     text = _failure(letter).text
     return None if text is None else pattern.search(text)
 
@@ -187,13 +187,13 @@ def _limit(letter: Letter) -> int | None:
     return whole(part(_MAXIMUM, _failure(letter).text))
 
 
-def _died(letter: Letter) -> Finding:
-    """Every finding says whose message it was, and where it died. After a JMX retry or move
+def _report(letter: Letter) -> Finding:
+    """Return a finding that says whose message it was, and where it died. After a JMX retry or move
     `original-destination` names the dead-letter queue: the true origin is lost."""
     lost = letter.origin is None or letter.origin == letter.dead_letter_queue
     has_moved = letter.broker_kind == "artemis" and has_moved_since(letter)
     return Finding(
-        _told(letter),
+        _failure_text(letter),
         stale_evidence=_failure(letter).is_stale or has_moved,
         also_possible=OF_ANY_DEATH if has_moved else None,
         origin=None if lost else letter.origin,
@@ -201,70 +201,70 @@ def _died(letter: Letter) -> Finding:
     )
 
 
-def _suppressed(letter: Letter, consumer: str | None, connection: str | None) -> Finding:
-    return _died(letter)._replace(consumer_id=consumer, connection_id=connection)
+def _report_consumer(letter: Letter, consumer: str | None, connection: str | None) -> Finding:
+    return _report(letter)._replace(consumer_id=consumer, connection_id=connection)
 
 
 def _amq_audit(letter: Letter, _: Facts) -> Finding | None:
     """the client's connection audit took it for a duplicate after a failover
     (ActiveMQMessageConsumer#dispatch)"""
-    told = _matched(_AUDIT, letter)
-    return _suppressed(letter, told[1], part(_OF_CONSUMER, told[1])) if told else None
+    told = _match(_AUDIT, letter)
+    return _report_consumer(letter, told[1], part(_OF_CONSUMER, told[1])) if told else None
 
 
 def _amq_audit_other_consumer(letter: Letter, _: Facts) -> Finding | None:
     """the same while a transacted redelivery waited on another consumer (clients 5.6 to 5.10)"""
-    told = _matched(_AUDIT_OTHER, letter)
-    return _suppressed(letter, None, told[1]) if told else None
+    told = _match(_AUDIT_OTHER, letter)
+    return _report_consumer(letter, None, told[1]) if told else None
 
 
 def _amq_audit_session(letter: Letter, _: Facts) -> Finding | None:
     """the same in a server session or resource adapter (ActiveMQSession#run)"""
-    told = _matched(_AUDIT_SESSION, letter)
-    return _suppressed(letter, None, part(_OF_SESSION, told[1])) if told else None
+    told = _match(_AUDIT_SESSION, letter)
+    return _report_consumer(letter, None, part(_OF_SESSION, told[1])) if told else None
 
 
 def _amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
     """rolled back more often than the client's redelivery policy allows (ActiveMQMessageConsumer#rollback)"""
-    told = _matched(_ROLLBACK, letter)
+    told = _match(_ROLLBACK, letter)
     if not told:
         return None
     deliveries = whole(told[1])
     attempts = deliveries if deliveries is not None else plus(_limit(letter), 1)
     cause = (_failure(letter).text or "").partition("cause:")[2].strip()
     if cause in ("", "null"):
-        return _died(letter)._replace(attempts=attempts)
+        return _report(letter)._replace(attempts=attempts)
     # Here stands a Throwable's text, so that a dotted name is its class, whatever it ends with.
     named = _THROWN.match(cause)
-    return _died(letter)._replace(
+    return _report(letter)._replace(
         attempts=attempts, error_class=named and named[1], error_message=named and named[2], error_text=cause
     )
 
 
 def _amq_redelivery_policy_ra(letter: Letter, _: Facts) -> Finding | None:
     """the same in a resource adapter"""
-    if not _matched(_RESOURCE_ADAPTER, letter):
+    if not _match(_RESOURCE_ADAPTER, letter):
         return None
-    return _died(letter)._replace(attempts=plus(_limit(letter), 1))
+    return _report(letter)._replace(attempts=plus(_limit(letter), 1))
 
 
 def _amq_redelivery_policy_other_client(letter: Letter, _: Facts) -> Finding | None:
     """the same in a .NET (NMS) or C++ (CMS) client"""
-    told = _matched(_OTHER_CLIENTS, letter)
+    told = _match(_OTHER_CLIENTS, letter)
     if not told:
         return None
-    return _died(letter)._replace(attempts=plus(whole(told[1]), 1), error_message=told[2] or None)
+    return _report(letter)._replace(attempts=plus(whole(told[1]), 1), error_message=told[2] or None)
 
 
 def _amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
     """its counter was above the limit before it reached the application: earlier crashes or kills
     raised it"""
-    told = _matched(_BEFORE_DISPATCH, letter)
+    told = _match(_BEFORE_DISPATCH, letter)
     if not told:
         return None
     limits = (_limit(letter), whole(part(_LIMIT, _failure(letter).text)))
     known = (whole(told[1]), *(plus(limit, 1) for limit in limits))
-    return _died(letter)._replace(
+    return _report(letter)._replace(
         attempts=next((n for n in known if n is not None), None),
         consumer_id=told[2] or told[3],
         connection_id=part(_OF_CONSUMER, told[2] or told[3]),
@@ -274,14 +274,14 @@ def _amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
 def _amq_expired(letter: Letter, _: Facts) -> Finding | None:
     """the broker found it expired, at the time that originalExpiration confirms
     (RegionBroker#messageExpired)"""
-    return _died(letter) if _matched(_EXPIRED, letter) else None
+    return _report(letter) if _match(_EXPIRED, letter) else None
 
 
 def _amq_duplicate_from_store(letter: Letter, _: Facts) -> Finding | None:
     """the broker found its id twice in store or cursor; since 5.17 it removes such a message by default"""
-    if not _matched(_STORED_TWICE, letter):
+    if not _match(_STORED_TWICE, letter):
         return None
-    found = _died(letter)
+    found = _report(letter)
     place = _NAMED_PLACE.search(_failure(letter).text or "")
     if found.origin is not None or place is None:
         return found
@@ -290,22 +290,22 @@ def _amq_duplicate_from_store(letter: Letter, _: Facts) -> Finding | None:
 
 def _amq_discard(letter: Letter, _: Facts) -> Finding | None:
     """a topic subscriber was too slow: its pending limit or the temporary store was full"""
-    told = _matched(_DISCARDED, letter)
+    told = _match(_DISCARDED, letter)
     if not told:
         return None
-    return _died(letter)._replace(consumer_id=told[1], connection_id=part(_OF_CONSUMER, told[1]))
+    return _report(letter)._replace(consumer_id=told[1], connection_id=part(_OF_CONSUMER, told[1]))
 
 
 def _amq_format(letter: Letter, _: Facts) -> Finding | None:
     """the broker could not unmarshal it (5.19.8, 6.2.7 and later)"""
     if _failure(letter).of_class != _FORMAT_EXCEPTION:
         return None
-    return _died(letter)._replace(error_text=_failure(letter).text)
+    return _report(letter)._replace(error_text=_failure(letter).text)
 
 
 def _amq_bridge(letter: Letter, _: Facts) -> Finding | None:
     """a network bridge wanted to forward it to a temporary destination that is gone"""
-    return _died(letter) if _failure(letter).of_class == _NO_DESTINATION else None
+    return _report(letter) if _failure(letter).of_class == _NO_DESTINATION else None
 
 
 def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
@@ -313,13 +313,13 @@ def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
     of_class = _failure(letter).of_class
     if of_class is None or not _CLASS.search(of_class):
         return None
-    if of_class in _THROWABLE and not _matched(_WRAPPED, letter):
+    if of_class in _THROWABLE and not _match(_WRAPPED, letter):
         return None
-    return _died(letter)._replace(error_text=_told(letter))
+    return _report(letter)._replace(error_text=_failure_text(letter))
 
 
 def _has_no_cause(letter: Letter) -> bool:
-    """Nothing says why this time, but that it died here."""
+    """Return whether nothing says why this time, but that it died here."""
     is_silent = _failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
     is_named = letter.headers.get("original-destination") is not None or letter.origin is not None
     return is_silent and is_named and not _was_carried(letter)
@@ -343,7 +343,7 @@ def _amq_carried(letter: Letter, _: Facts) -> Finding | None:
     was = letter.headers.get("original-destination")
     if was is None or not is_silent or not _was_carried(letter):
         return None
-    return _died(letter)._replace(evidence=f"original-destination {was}, without originalExpiration")
+    return _report(letter)._replace(evidence=f"original-destination {was}, without originalExpiration")
 
 
 def _amq_redelivery_plugin(letter: Letter, _: Facts) -> Finding | None:
@@ -351,7 +351,7 @@ def _amq_redelivery_plugin(letter: Letter, _: Facts) -> Finding | None:
     delay = letter.headers.get("redeliveryDelay")
     if delay is None or not _has_no_cause(letter):
         return None
-    return _died(letter)._replace(evidence=f"redeliveryDelay {delay}, no cause")
+    return _report(letter)._replace(evidence=f"redeliveryDelay {delay}, no cause")
 
 
 def _amq_expired_old(letter: Letter, _: Facts) -> Finding | None:
@@ -360,7 +360,7 @@ def _amq_expired_old(letter: Letter, _: Facts) -> Finding | None:
     is_old = _OLD.search(letter.broker_version or "")
     if not is_old or (whole(expiration, 64) or 0) <= 0 or not _has_no_cause(letter):
         return None
-    return _died(letter)._replace(evidence=f"originalExpiration {expiration} on {letter.broker_version}")
+    return _report(letter)._replace(evidence=f"originalExpiration {expiration} on {letter.broker_version}")
 
 
 def _amq_nack(letter: Letter, _: Facts) -> Finding | None:
@@ -372,7 +372,7 @@ def _amq_nack(letter: Letter, _: Facts) -> Finding | None:
     evidence = f"an older death left: {letter.failure_text}" if is_stale else "no dlqDeliveryFailureCause"
     is_stamped = "originalExpiration" in letter.headers
     also = None if is_stamped else ("redelivery_exhausted", MOVED)
-    return _died(letter)._replace(evidence=evidence, also_possible=also)
+    return _report(letter)._replace(evidence=evidence, also_possible=also)
 
 
 OF_CLIENTS: tuple[Rule, ...] = (

@@ -57,13 +57,13 @@ def _queue(letter: Letter) -> str | None:
     return first(letter.headers, *_QUEUE) or None
 
 
-def _told(letter: Letter, *names: str) -> str:
+def _quote_first(letter: Letter, *names: str) -> str:
     """Return the first of these that is there, as `name value`."""
     return next((f"{name} {letter.headers[name]}" for name in names if name in letter.headers), "")
 
 
-def _died(letter: Letter, facts: Facts, evidence: str) -> Finding:
-    """A divert's name is no queue: then the address is where it was."""
+def _report(letter: Letter, facts: Facts, evidence: str) -> Finding:
+    """Return a finding that says where it was: a divert's name is no queue, and then the address is."""
     queue, address = letter.origin or _queue(letter), _address(letter)
     is_divert = _queue(letter) in facts.diverts.get(facts.place_of(letter), ())
     origin = address if is_divert or queue is None else queue
@@ -74,7 +74,7 @@ def _artemis_from_itself(letter: Letter, _: Facts) -> Finding | None:
     """it was moved from the dead-letter queue to itself: reads that were broken off used up its attempts"""
     if letter.dead_letter_queue not in (_queue(letter), _address(letter)):
         return None
-    return Finding(f"{_told(letter, *_ADDRESS, *_QUEUE)}: the true origin is lost")
+    return Finding(f"{_quote_first(letter, *_ADDRESS, *_QUEUE)}: the true origin is lost")
 
 
 def _artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
@@ -82,16 +82,16 @@ def _artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
     neither the dead nor the expired: it did not die of that"""
     queue, address = _queue(letter), _address(letter)
     if queue is not None and queue in facts.diverts.get(facts.place_of(letter), ()):
-        return _died(letter, facts, f"the divert {queue} put it here")
+        return _report(letter, facts, f"the divert {queue} put it here")
     if _DEAD_LETTERS.search(letter.dead_letter_queue):
         return None
     if any(_DEAD_LETTERS.search(name or "") for name in (queue, address)):
-        return Finding(f"{_told(letter, *_ADDRESS, *_QUEUE)}: it was brought here from there")
+        return Finding(f"{_quote_first(letter, *_ADDRESS, *_QUEUE)}: it was brought here from there")
     places = facts.places_of_the_dead.get(facts.place_of(letter), {}).get(address or "")
     lies_at = letter.headers.get("destination")
     if places is None or lies_at is None or lies_at in places:
         return None
-    return _died(letter, facts, f"the dead of {address} go to {places[0]}: it was brought here")
+    return _report(letter, facts, f"the dead of {address} go to {places[0]}: it was brought here")
 
 
 def _artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
@@ -101,13 +101,13 @@ def _artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
     if expiry is None or _is_old_expiry(letter, facts):
         return None
     is_new = is_of_core(letter) or _lies_with_expired(letter, facts)
-    found = _died(letter, facts, _told(letter, *_EXPIRY))
+    found = _report(letter, facts, _quote_first(letter, *_EXPIRY))
     return found._replace(also_possible=() if is_new else None)
 
 
 def _is_old_expiry(letter: Letter, facts: Facts) -> bool:
-    """Return the broker never clears it: it is old where the letter has moved since, and where the dead lie
-    in another queue than the expired."""
+    """Return whether it is old, for the broker never clears it: where the letter has moved since, and where
+    the dead lie in another queue than the expired."""
     places = facts.places_of_the_dead.get(facts.place_of(letter), {}).get(_address(letter) or "")
     lies_with_dead = places is not None and places[0] == letter.dead_letter_queue != places[1]
     return has_moved_since(letter) or lies_with_dead
@@ -125,7 +125,7 @@ def _artemis_no_route(letter: Letter, facts: Facts) -> Finding | None:
     if not address or _queue(letter) is not None or first(letter.headers, *_MESSAGE_ID) is None:
         return None
     is_proven = first(letter.headers, *_QUEUE) is not None or is_whole(letter)
-    found = _died(letter, facts, f"{_told(letter, *_ADDRESS)}, and no queue there")
+    found = _report(letter, facts, f"{_quote_first(letter, *_ADDRESS)}, and no queue there")
     return found._replace(also_possible=() if is_proven else None)
 
 
@@ -135,13 +135,13 @@ def _artemis_parked(letter: Letter, facts: Facts) -> Finding | None:
     told = first(letter.headers, *_OWN_ERRORS)
     if not told or first(letter.headers, *_ADDRESS, *_QUEUE) is None or first(letter.headers, *_MESSAGE_ID):
         return None
-    return _died(letter, facts, told)._replace(error_text=told)
+    return _report(letter, facts, told)._replace(error_text=told)
 
 
 def _artemis_forged(letter: Letter, _: Facts) -> Finding | None:
     """it has the broker's names, but all of its headers are shown, and not _AMQ_ORIG_MESSAGE_ID, which the
     broker writes, too: its sender wrote them"""
-    names = _told(letter, *_ADDRESS, *_QUEUE)
+    names = _quote_first(letter, *_ADDRESS, *_QUEUE)
     if not names or not is_whole(letter) or first(letter.headers, *_MESSAGE_ID) is not None:
         return None
     return Finding(f"{names}, without _AMQ_ORIG_MESSAGE_ID")
@@ -150,20 +150,20 @@ def _artemis_forged(letter: Letter, _: Facts) -> Finding | None:
 def _artemis_moved(letter: Letter, facts: Facts) -> Finding | None:
     """its queue has sent nothing to where the dead go since before it was published, by the broker's own
     count: no consumer failed on it, someone moved it here"""
-    names = _told(letter, *_QUEUE)
+    names = _quote_first(letter, *_QUEUE)
     since = facts.killed_none.get(facts.place_of(letter), {}).get(_queue(letter) or "")
     if not names or since is None or (letter.published_at or 0) < since + _CLOCKS_DIFFER:
         return None
-    return _died(letter, facts, f"{names}, where none died since {second_of(since)}: someone moved it")
+    return _report(letter, facts, f"{names}, where none died since {second_of(since)}: someone moved it")
 
 
 def _artemis_refused(letter: Letter, facts: Facts) -> Finding | None:
     """the settings of its address never give up (max-delivery-attempts below 1): its consumer rejected it, or
     an operator put it here"""
-    names, most = _told(letter, *_ADDRESS, *_QUEUE), _most_attempts(letter, facts)
+    names, most = _quote_first(letter, *_ADDRESS, *_QUEUE), _most_attempts(letter, facts)
     if not names or most is None or most > 0:
         return None
-    return _died(letter, facts, f"{names}, max-delivery-attempts {most}: no failures are too many")
+    return _report(letter, facts, f"{names}, max-delivery-attempts {most}: no failures are too many")
 
 
 def _most_attempts(letter: Letter, facts: Facts) -> int | None:
@@ -173,12 +173,12 @@ def _most_attempts(letter: Letter, facts: Facts) -> int | None:
 def _artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:
     """it names where it died and no expiry: its delivery attempts were used up, or a consumer rejected it, or
     an operator or a divert put it here"""
-    names = _told(letter, *_ADDRESS, *_QUEUE)
+    names = _quote_first(letter, *_ADDRESS, *_QUEUE)
     if not names:
         return None
     is_old = first(letter.headers, *_EXPIRY) is not None
     only = ", max-delivery-attempts 1: one failure is enough" if _most_attempts(letter, facts) == 1 else ""
-    return _died(letter, facts, names + only)._replace(stale_evidence=is_old)
+    return _report(letter, facts, names + only)._replace(stale_evidence=is_old)
 
 
 RULES: tuple[Rule, ...] = (

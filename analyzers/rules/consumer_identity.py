@@ -52,7 +52,7 @@ def _actor(letter: Letter) -> str | None:
 
 
 def _in_body(letter: Letter) -> str | None:
-    """Return None of these gives its messages an id of AMQP's, so that few bodies have to be read."""
+    """Return whom a body names, of those who give messages no id of AMQP's: few bodies have to be read."""
     is_bare = letter.broker_kind in ("rabbitmq", "memory") and "message_id" not in letter.properties
     if not is_bare or letter.body_size > _LARGEST_BODY:
         return None

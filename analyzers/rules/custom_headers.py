@@ -80,14 +80,14 @@ def _origin_by_hand(letter: Letter, places: Mapping[str, str]) -> str | None:
 
 
 def _class_as_reason(failure: HandWritten) -> str | None:
-    """A reason beside a text may be the class of the exception: ValueError."""
+    """Return the reason beside a text where it is the class of the exception: ValueError."""
     reason = _of_parts(failure, ("reason",))
     return reason if reason and _of_parts(failure, ("",)) and is_of_a_program(reason) else None
 
 
-def _thrown(text: str | None) -> tuple[str | None, str | None]:
-    """Class and message of `com.shop.Declined: no money`, whatever the class ends with; else None and the
-    text."""
+def _split_exception(text: str | None) -> tuple[str | None, str | None]:
+    """Split `com.shop.Declined: no money` into class and message, whatever the class ends with; else None and
+    the text."""
     name, colon, message = (text or "").partition(": ")
     return (name, message) if colon and is_of_a_program(name) else (None, text)
 
@@ -97,7 +97,7 @@ def _hand_written(letter: Letter, failure: HandWritten) -> Finding:
     topic = failure.origins.get("topic") or failure.origins.get("channel")
     of_class = _of_parts(failure, CLASSES) or _class_as_reason(failure)
     told = _of_parts(failure, ("",) if _class_as_reason(failure) else (*MESSAGES, ""))
-    thrown, message = (None, told) if of_class else _thrown(told)
+    thrown, message = (None, told) if of_class else _split_exception(told)
     found = Finding(
         join_all(name, ": ", value),
         attempts=failure.counted.attempts if failure.counted else None,
@@ -218,7 +218,7 @@ def _found_in_envelope(letter: Letter) -> Finding | None:
 
 
 def _without_module(text: str | None, of_class: str | None) -> str | None:
-    """Python's traceback says the module, too, from which the envelope's class was taken: `lab.Declined`."""
+    """Take out the module, which Python's traceback says before the envelope's class: `lab.Declined`."""
     if text is None or of_class is None or TRACEBACK not in text:
         return text
     before, line_end, last = text.rstrip().rpartition("\n")

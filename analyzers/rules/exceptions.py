@@ -53,14 +53,14 @@ _NOTHING = ReadException(None, None, None, None)
 
 
 def explain(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
-    """Reads a verdict's error fields. What the text says of class and message wins over the other two.
+    """Read a verdict's error fields. What the text says of class and message wins over the other two.
 
     Thousands of letters share one text, so the last few hundred are remembered, if they are not too long.
     """
     if error_class is None and error_message is None and error_text is None:
         return _NOTHING
     if len(error_text or "") + len(error_message or "") + len(error_class or "") > LONGEST_TEXT:
-        return _explained(error_class, error_message, error_text)
+        return _parse(error_class, error_message, error_text)
     return _remembered(error_class, error_message, error_text)
 
 
@@ -72,13 +72,13 @@ def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: R
     dead-letter queue.
     """
     if failure.exception_class is None and failure.place is None:
-        return _hashed(cause, *(part for part in (mechanism, where) if part is not None))
+        return _hash_cause(cause, *(part for part in (mechanism, where) if part is not None))
     what = failure.exception_class or template(failure.exception_message) or ""
-    return _hashed(cause, what, failure.place or "")
+    return _hash_cause(cause, what, failure.place or "")
 
 
 @lru_cache(2048)
-def _hashed(cause: str, *parts: str) -> str:
+def _hash_cause(cause: str, *parts: str) -> str:
     """Hash a cause; without a part there still is the bar that would stand before it."""
     told = f"{FINGERPRINT_VERSION}|{cause}|{'|'.join(parts)}"
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -125,7 +125,7 @@ _CHAINS = (*stack.CHAINS, " --->", "nested exception is ")
 """What stands between the exceptions of a chain."""
 
 
-def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
+def _parse(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
     """Return the story in one piece: root cause, head, class and message, place, family, what it is wrapped
     in."""
     text = _text_to_read(error_text, error_message)
@@ -147,7 +147,7 @@ def _explained(error_class: str | None, error_message: str | None, error_text: s
     return ReadException(name, message, family, place, firm, _outermost(error_text, trace))
 
 
-_remembered = lru_cache(maxsize=512)(_explained)
+_remembered = lru_cache(maxsize=512)(_parse)
 _IN_BRACKETS = "Caused by: ["
 """How Camel tells of a cause, up to a bracket at the end that is not the cause's
 (CamelExchangeException.createExceptionMessage); fingerprints were made with it."""
@@ -254,7 +254,7 @@ def _message_of(first: str, name: str) -> str | None:
 
 
 def _family(words: str, status: str = "") -> re.Pattern[str]:
-    """Words of a family, in lower case, or an HTTP status of it.
+    """Compile the words of a family, in lower case, or an HTTP status of it.
 
     A status is not any number: `HTTP 504`, `status code: 504`, `HTTP/1.1 504`, or first of all. Every
     alternative begins with a letter or digit, which lets a search skip; what stands before is asked after.

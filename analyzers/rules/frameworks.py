@@ -85,7 +85,7 @@ def _failed_at(letter: Letter) -> int | None:
 
 @once_per_letter
 def is_superseded(letter: Letter) -> bool:
-    """Return a consumer refused it after the framework had parked it (and someone had sent it back): the
+    """Return whether a consumer refused it after it was parked (and someone had sent it back): the
     framework's headers are then the older evidence. Only the first death of a pair has its time."""
     last = history(letter).last
     if last is None or last.time is None or last.count != 1:
@@ -97,7 +97,7 @@ def is_superseded(letter: Letter) -> bool:
 
 
 def complete_parked(letter: Letter, found: Finding) -> Finding:
-    """A finding of a letter that was parked; refusals before that still tell attempts and origin."""
+    """Complete the finding of a parked letter: refusals before that still tell attempts and origin."""
     refused = history(letter).rejected
     attempts, queue = (plus(refused.count, 1), refused.queue) if refused else (None, None)
     attempts = attempts if found.attempts is None else found.attempts
@@ -107,8 +107,8 @@ def complete_parked(letter: Letter, found: Finding) -> Finding:
 def _reject(
     ask: Callable[[Letter], tuple[str, int | None] | None],
 ) -> Callable[[Letter, Facts], Finding | None]:
-    """The rule of a framework that leaves nothing but a refusal: whose letter it is, and how often it was
-    tried."""
+    """Return the rule of a framework that leaves nothing but a refusal: whose letter it is, and how often it
+    was tried."""
 
     @wraps(ask)
     def find(letter: Letter, _: Facts) -> Finding | None:
@@ -168,14 +168,14 @@ def is_unread(texts: Mapping[str, str], row: Framework) -> bool:
     return False
 
 
-def _parked(
+def _read_row(
     letter: Letter,
     row: Framework,
     attempts: int | None = None,
     origin: str | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> Finding | None:
-    """What a framework says of a letter that it parked; None where it says nothing, or the letter died later.
+    """Return what a framework says of a letter that it parked; None: nothing, or the letter died later.
     `attempts`, `origin`: what the row does not tell."""
     texts = letter.headers if texts is None else texts
     if not is_told(texts, row) or is_superseded(letter):
@@ -195,7 +195,7 @@ def _parked(
 _Reading = Callable[[Letter, Framework], Finding | None]
 
 
-def rules_of(row: Framework, failed: _Reading = _parked, unread: _Reading | None = None) -> Sequence[Rule]:
+def rules_of(row: Framework, failed: _Reading = _read_row, unread: _Reading | None = None) -> Sequence[Rule]:
     """Return the rule of a row, and before it that for what could not be read, where it has one."""
     own = _ask(row, unread or _unread_of(failed), row.unread_rule, row.unread_when)
     return [
@@ -219,7 +219,7 @@ def _ask(
 
 
 def _of_topic(letter: Letter, found: Finding | None) -> Finding | None:
-    """Over AMQP what a framework calls its topic is the queue that it subscribes to."""
+    """Name the origin a topic, but over AMQP, where it is the queue that the framework subscribes to."""
     if found is None or not found.origin or letter.broker_kind == "rabbitmq":
         return found
     return found._replace(origin_kind="topic")
@@ -247,7 +247,7 @@ _WHOLE_MESSAGE = " for GenericMessage ["
 
 
 def _spring_origin(letter: Letter) -> str | None:
-    """Return the default exchange routes to the queue of that name; any other routing key names no queue."""
+    """Return its queue: the default exchange routes to that of the key's name; any other key names none."""
     headers = letter.headers
     told = part(_CONSUMED, headers.get("x-exception-stacktrace")) or part(
         _CONSUMED, headers.get("x-exception-message")
@@ -273,7 +273,7 @@ def _spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
 
 def _of_stream(letter: Letter) -> Finding | None:
     attempts = read_count(letter.headers, rows.DELIVERY_ATTEMPT)
-    return _parked(letter, rows.SPRING_AMQP, attempts, _stream_queue(letter) or _spring_origin(letter))
+    return _read_row(letter, rows.SPRING_AMQP, attempts, _stream_queue(letter) or _spring_origin(letter))
 
 
 def _spring_amqp(letter: Letter, _: Facts) -> Finding | None:
@@ -284,7 +284,7 @@ def _spring_amqp(letter: Letter, _: Facts) -> Finding | None:
         return None
     if quote_first(headers, rows.SPRING_AMQP.evidence) is None or is_unread(headers, rows.SPRING_AMQP):
         return None
-    return _parked(letter, rows.SPRING_AMQP, origin=_spring_origin(letter))
+    return _read_row(letter, rows.SPRING_AMQP, origin=_spring_origin(letter))
 
 
 def _spring_unread(letter: Letter, _: Facts) -> Finding | None:
@@ -313,7 +313,7 @@ def _masstransit(letter: Letter, row: Framework) -> Finding | None:
     # MT-Fault-RetryCount is there only above 0, and each redelivery went through all retries again.
     retried = (whole(headers.get("MT-Fault-RetryCount")) or 0) + 1
     rounds = (whole(headers.get("MT-Redelivery-Count")) or 0) + 1
-    return _parked(letter, row, retried * rounds)
+    return _read_row(letter, row, retried * rounds)
 
 
 def _easynetq(letter: Letter, _: Facts) -> Finding | None:
@@ -337,7 +337,7 @@ def _easynetq(letter: Letter, _: Facts) -> Finding | None:
 
 
 def _watermill(letter: Letter, row: Framework) -> Finding | None:
-    return _of_topic(letter, _parked(letter, row))
+    return _of_topic(letter, _read_row(letter, row))
 
 
 def _watermill_unread(letter: Letter, row: Framework) -> Finding | None:
@@ -346,7 +346,7 @@ def _watermill_unread(letter: Letter, row: Framework) -> Finding | None:
 
 
 def _stamps(letter: Letter, name: str) -> list[Mapping[str, object]]:
-    """Symfony's stamps of a class, oldest first."""
+    """Return Symfony's stamps of a class, oldest first."""
     found = _document(letter.headers.get(_STAMP + name))
     return [stamp for stamp in found if isinstance(stamp, dict)] if isinstance(found, list) else []
 
@@ -378,7 +378,7 @@ def _stamps_in_body(letter: Letter) -> Stamps | None:
 
 
 def _is_of_php(letter: Letter) -> bool:
-    """php-amqp calls all that it sends text/plain, and says no encoding."""
+    """Return whether php-amqp sent it, which calls all text/plain, and says no encoding."""
     properties = letter.properties
     return properties.get("content_type") == "text/plain" and "content_encoding" not in properties
 
@@ -411,7 +411,7 @@ def _failed_by_symfony(letter: Letter, stamps: Stamps | None) -> Finding | None:
 
 
 def _symfony_queue(letter: Letter) -> str | None:
-    """A retry goes to the queue that it came from, by its name; the queue in which it waits is called after
+    """Return the queue to which a retry goes back, by its name; the one in which it waits is called after
     exchange, queue and milliseconds (Connection::getRoutingKeyForDelay), and the letter has that key, too."""
     key = letter.routing_key
     waited = (part(_SYMFONY_RETRY, death.queue) for death in letter.deaths if death.reason == "expired")
@@ -464,7 +464,7 @@ def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
 
 
 def _sneakers_parked(letter: Letter, failure: Mapping[str, object]) -> Finding:
-    """Its error queue is called `<queue>-error`, where no option says otherwise."""
+    """Return the finding; its error queue is called `<queue>-error`, where no option says otherwise."""
     said_of = {name: whole_characters(text) for name, text in failure.items() if isinstance(text, str)}
     attempts = failure["num_attempts"]
     found = Finding(
@@ -491,7 +491,7 @@ def _sneakers_reject(letter: Letter, _: Facts) -> Finding | None:
 
 
 def _brighter(letter: Letter, row: Framework) -> Finding | None:
-    return _of_topic(letter, _parked(letter, row, texts=letter.properties))
+    return _of_topic(letter, _read_row(letter, row, texts=letter.properties))
 
 
 def _is_dramatiq(letter: Letter) -> bool:
@@ -549,7 +549,7 @@ def _rascal(letter: Letter, _: Facts) -> Finding | None:
 
 def _moleculer(letter: Letter, row: Framework) -> Finding | None:
     channel, group = letter.headers.get("x-original-channel"), letter.headers.get("x-original-group")
-    found = _parked(letter, row) if channel and group else None
+    found = _read_row(letter, row) if channel and group else None
     if found is None or letter.broker_kind != "rabbitmq":
         return _of_topic(letter, found)
     return found._replace(origin=f"{group}.{channel}")
@@ -557,7 +557,7 @@ def _moleculer(letter: Letter, row: Framework) -> Finding | None:
 
 def _over_jms(letter: Letter, row: Framework) -> Finding | None:
     # Who looks at a column is asked of every letter.
-    return _parked(letter, row, origin=letter.origin) if is_told(letter.headers, row) else None
+    return _read_row(letter, row, origin=letter.origin) if is_told(letter.headers, row) else None
 
 
 def _mats_refused(letter: Letter, _: Facts) -> Finding | None:

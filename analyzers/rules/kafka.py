@@ -52,8 +52,8 @@ def _origin(letter: Letter) -> Origin | None:
     return died_at(letter.headers, letter.dead_letter_queue)
 
 
-def _died(letter: Letter, told: str | None, attempts: int | None = None) -> Finding:
-    """Every finding says where it was: a verdict has room for the topic, its evidence for the rest."""
+def _report(letter: Letter, told: str | None, attempts: int | None = None) -> Finding:
+    """Return a finding with where it was: a verdict has room for the topic, its evidence for the rest."""
     was = _origin(letter)
     if was is None:
         return Finding(told, attempts=attempts)
@@ -69,14 +69,14 @@ def _died(letter: Letter, told: str | None, attempts: int | None = None) -> Find
     return Finding(evidence, attempts=attempts, origin=was.topic, origin_kind="topic")
 
 
-def _failed(letter: Letter, row: Framework) -> Finding | None:
-    """What a framework says of the exception; None where it says nothing, or another one has had it since."""
+def _read_failure(letter: Letter, row: Framework) -> Finding | None:
+    """Return what a framework says of the exception; None: nothing, or another one has had it since."""
     headers = letter.headers
     told = quote_first(headers, row.evidence) if is_told(headers, row) else None
     was = _origin(letter)
     if told is None or (was is not None and was.told_by not in row.places):
         return None
-    return _died(letter, told, read_count(headers, row.attempts))._replace(
+    return _report(letter, told, read_count(headers, row.attempts))._replace(
         error_class=row.classes.read(headers),
         error_message=row.messages.read(headers),
         error_text=_whole_trace(headers, row),
@@ -102,8 +102,8 @@ def _whole_trace(headers: Mapping[str, str], row: Framework) -> str | None:
     )
 
 
-def _unread(letter: Letter, row: Framework) -> Finding | None:
-    """The same where a deserializer failed, or a converter after it, by the exception or the row."""
+def _read_unread(letter: Letter, row: Framework) -> Finding | None:
+    """Return the same where a deserializer failed, or a converter after it, by the exception or the row."""
     headers = letter.headers
     if not is_told(headers, row):
         return None
@@ -111,7 +111,7 @@ def _unread(letter: Letter, row: Framework) -> Finding | None:
     is_sure = not names.isdisjoint(_UNREAD) or is_unread(headers, row)
     if not is_sure and names.isdisjoint(READERS):
         return None
-    found = _failed(letter, row)
+    found = _read_failure(letter, row)
     if found is None or not (is_sure or is_of_reader(found)):
         return None
     if not is_sure:
@@ -129,9 +129,9 @@ def _retry_topic(letter: Letter, _: Facts) -> Finding | None:
         told = next((name for name in names if name in letter.headers), None)
         if told is not None and pattern.search(letter.dead_letter_queue):
             evidence = f"{told} {letter.headers[told]}, in a retry topic: it is tried again"
-            failed = (_failed(letter, row) for row in _OF_RETRY_TOPICS)
+            failed = (_read_failure(letter, row) for row in _OF_RETRY_TOPICS)
             found = next((one for one in failed if one is not None), Finding(None))
-            place = _died(letter, evidence)
+            place = _report(letter, evidence)
             return found._replace(
                 evidence=place.evidence, attempts=None, origin=place.origin, origin_kind=place.origin_kind
             )
@@ -142,7 +142,7 @@ def _find_share_group(letter: Letter, *messages: str) -> Finding | None:
     message, was = letter.headers.get("__dlq.errors.message"), _origin(letter)
     if was is None or was.told_by is not OF_SHARE_GROUP or (messages and message not in messages):
         return None
-    return _died(letter, message, whole(letter.headers.get("__dlq.errors.delivery.count")))
+    return _report(letter, message, whole(letter.headers.get("__dlq.errors.delivery.count")))
 
 
 def _share_reject(letter: Letter, _: Facts) -> Finding | None:
@@ -164,7 +164,7 @@ def _share_group(letter: Letter, _: Facts) -> Finding | None:
 def _smallrye_unread(letter: Letter, _: Facts) -> Finding | None:
     """dead-letter-* or delayed-retry-* with deserialization-failure-*: SmallRye could not read it
     (DeserializationFailureHandler)"""
-    return _unread(letter, rows.SMALLRYE) or _unread(letter, rows.SMALLRYE_RETRY)
+    return _read_unread(letter, rows.SMALLRYE) or _read_unread(letter, rows.SMALLRYE_RETRY)
 
 
 def _rejection(letter: Letter, *reasons: str) -> Finding | None:
@@ -173,7 +173,7 @@ def _rejection(letter: Letter, *reasons: str) -> Finding | None:
         return None
     message = headers.get("RejectionMessage")
     told = f"RejectionReason: {reason}, {message}" if message else f"RejectionReason: {reason}"
-    return _died(letter, told, read_count(headers, rows.BRIGHTER.attempts))._replace(error_message=message)
+    return _report(letter, told, read_count(headers, rows.BRIGHTER.attempts))._replace(error_message=message)
 
 
 def _brighter_unacceptable(letter: Letter, _: Facts) -> Finding | None:
@@ -189,7 +189,7 @@ def _brighter_error(letter: Letter, _: Facts) -> Finding | None:
 
 def _wolverine_topic(letter: Letter, _: Facts) -> Finding | None:
     """exception-type with exception-message and failed-at (Wolverine's DeadLetterQueueConstants)"""
-    return _failed(letter, rows.WOLVERINE) if letter.headers.get("failed-at") is not None else None
+    return _read_failure(letter, rows.WOLVERINE) if letter.headers.get("failed-at") is not None else None
 
 
 def _karafka(letter: Letter, _: Facts) -> Finding | None:
@@ -199,7 +199,7 @@ def _karafka(letter: Letter, _: Facts) -> Finding | None:
     if was is None or was.told_by not in rows.KARAFKA.places:
         return None
     attempts = read_count(letter.headers, rows.KARAFKA.attempts)
-    return None if (attempts or 0) <= 1 else _died(letter, f"{attempts} attempts", attempts)
+    return None if (attempts or 0) <= 1 else _report(letter, f"{attempts} attempts", attempts)
 
 
 def _clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
@@ -209,7 +209,7 @@ def _clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
     if headers.get("x-dlq-reason") != "lamport-clock-duplicate":
         return None
     clocks = (headers.get(f"x-dlq-duplicate-{which}-clock") for which in ("incoming", "last-processed"))
-    return _died(
+    return _report(
         letter, join_all("lamport-clock-duplicate: ", " after ".join(clock or "?" for clock in clocks))
     )
 
@@ -242,17 +242,17 @@ def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     error-message, dead-letter-reason, …"""
     was = _origin(letter)
     if was is None:
-        return _failed(letter, rows.BELOW_DLQ)
+        return _read_failure(letter, rows.BELOW_DLQ)
     found = hand_written_error(letter, facts)
     if found is not None:
-        place = _died(letter, found.evidence)
+        place = _report(letter, found.evidence)
         return found._replace(evidence=place.evidence, origin=place.origin, origin_kind="topic")
-    return _failed(letter, rows.BELOW_DLQ) or _failed(letter, rows.BY_HAND)
+    return _read_failure(letter, rows.BELOW_DLQ) or _read_failure(letter, rows.BY_HAND)
 
 
 def _origin_alone(letter: Letter, _: Facts) -> Finding | None:
     """headers say where it came from, and nothing says why"""
-    return None if _origin(letter) is None else _died(letter, None)
+    return None if _origin(letter) is None else _report(letter, None)
 
 
 FIRST: tuple[Rule, ...] = (
@@ -260,14 +260,14 @@ FIRST: tuple[Rule, ...] = (
     Rule(_share_reject, "poison_ack", "reject"),
     Rule(_share_limit, "redelivery_exhausted", "delivery_limit"),
     Rule(_share_group, "unknown", "none"),
-    *rules_of(rows.SPRING_RETRY, _failed, _unread),
-    *rules_of(rows.SPRING_DLT, _failed, _unread),
-    *rules_of(rows.CONNECT, _failed),
-    *rules_of(rows.STREAMS, _failed, _unread),
+    *rules_of(rows.SPRING_RETRY, _read_failure, _read_unread),
+    *rules_of(rows.SPRING_DLT, _read_failure, _read_unread),
+    *rules_of(rows.CONNECT, _read_failure),
+    *rules_of(rows.STREAMS, _read_failure, _read_unread),
     Rule(_smallrye_unread, "unreadable", "deserialization"),
-    *rules_of(rows.SMALLRYE, _failed),
-    *rules_of(rows.SMALLRYE_RETRY, _failed),
-    *rules_of(rows.SPRING_BINDER, _failed, _unread),
+    *rules_of(rows.SMALLRYE, _read_failure),
+    *rules_of(rows.SMALLRYE_RETRY, _read_failure),
+    *rules_of(rows.SPRING_BINDER, _read_failure, _read_unread),
     Rule(_brighter_unacceptable, "poison_ack", "framework"),
     Rule(_brighter_error, "application_error", "framework"),
     Rule(_wolverine_topic, "application_error", "framework"),

@@ -238,7 +238,7 @@ def second_of(micros: int) -> str:
 
 @lru_cache(4096)
 def _in_words(second: int) -> str:
-    """Return letters die many in a second."""
+    """Return a second in words; many letters die in one."""
     return iso(second * 1_000_000)
 
 

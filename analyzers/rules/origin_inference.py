@@ -39,7 +39,7 @@ def find_by_name(letter: Letter) -> str | None:
 
 
 def _sent_on(letter: Letter, facts: Facts) -> tuple[str | None, str | None]:
-    """Exchange and key by which the retry queue that it waited in sends it on."""
+    """Return exchange and key by which the retry queue that it waited in sends it on."""
     last = history(letter).last
     if last is None or last.reason != "expired" or last.queue is None:
         return None, None
@@ -67,12 +67,12 @@ def _is_met(pattern: str, key: str) -> bool:
 
 @lru_cache(1024)
 def _compile(pattern: str) -> re.Pattern[str]:
-    """`*` is one word, `#` any number of them."""
+    """Compile a pattern of words: `*` is one, `#` any number of them."""
     words = {"*": r"\.[^.]*", "#": r"(?:\.[^.]*)*"}
-    return re.compile("".join(words.get(word) or rf"\.{re.escape(word)}" for word in _squeezed(pattern)))
+    return re.compile("".join(words.get(word) or rf"\.{re.escape(word)}" for word in _pattern_words(pattern)))
 
 
-def _squeezed(pattern: str) -> list[str]:
+def _pattern_words(pattern: str) -> list[str]:
     """Return its words; of several `#` in a row one, for their matches would be tried in all combinations."""
     found: list[str] = []
     for word in pattern.split("."):

@@ -21,7 +21,7 @@ def _last_reason(letter: Letter) -> str | None:
     return last.reason if last else None
 
 
-def _died(letter: Letter) -> Finding:
+def _report(letter: Letter) -> Finding:
     last = history(letter).last
     return Finding(death_text(letter), origin=last.queue if last else None)
 
@@ -42,7 +42,7 @@ def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
 
 
 def _came_by_its_last_death(letter: Letter, facts: Facts) -> bool:
-    """Return the queue of its last death dead-letters to the exchange that it came by. A letter that an
+    """Return whether the queue of its last death dead-letters to the exchange that it came by. What an
     application parks at the end of a retry loop comes by another way than out of the wait queue."""
     last = history(letter).last
     exchanges = facts.dead_letter_exchanges.get(facts.place_of(letter), _NOTHING)
@@ -64,7 +64,7 @@ def _retry_loop(letter: Letter, facts: Facts) -> Finding | None:
 
 
 def _came_back(letter: Letter) -> bool:
-    """Return what was refused once waited and reached its consumer again."""
+    """Return whether what was refused once waited and reached its consumer again."""
     last, rejected, expired, _limited, _first = history(letter)
     if last is None or rejected is None or expired is None:
         return False
@@ -74,7 +74,7 @@ def _came_back(letter: Letter) -> bool:
 
 
 def _loop_attempts(letter: Letter) -> int | None:
-    """Return each wait but the first of a delayed message came after a delivery, and ended in one; what an
+    """Return its deliveries: a wait, but for the first of a delayed message, is between two; what an
     application does at the last leaves no entry. A history that is shown without its envelope may be that of
     a message which is still under way."""
     last, rejected, _expired, _limited, first_reason = history(letter)
@@ -96,7 +96,7 @@ def _wait_queue(expired: Death) -> str:
 
 
 def _has_waited_often(letter: Letter, facts: Facts) -> bool:
-    """It went round over a TTL queue, and did not end there."""
+    """Return whether it went round over a TTL queue, and did not end there."""
     expired = history(letter).expired
     return expired is not None and (expired.count or 0) > 1 and not _came_by_its_last_death(letter, facts)
 
@@ -114,7 +114,7 @@ def _retry_loop_by_hand(letter: Letter, facts: Facts) -> Finding | None:
 
 @once_per_letter
 def counted_retries(letter: Letter) -> int | None:
-    """Attempts by headers that say by themselves that they count them."""
+    """Return the attempts by headers that say by themselves that they count them."""
     return attempts_of_retries(letter.headers)
 
 
@@ -161,7 +161,7 @@ def _ttl(letter: Letter, _: Facts) -> Finding | None:
 
 def _maxlen(letter: Letter, _: Facts) -> Finding | None:
     """the last death is maxlen (drop-head kills the oldest; also reject-publish-dlx)"""
-    return _died(letter) if _last_reason(letter) == "maxlen" else None
+    return _report(letter) if _last_reason(letter) == "maxlen" else None
 
 
 def _alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:

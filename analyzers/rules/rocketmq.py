@@ -59,7 +59,7 @@ class Stored(NamedTuple):
 
 
 def read_stored(letter: Letter) -> Stored | None:
-    """Return None for letters of other brokers."""
+    """Return where the broker stored it; None for letters of other brokers."""
     if letter.broker_kind != "rocketmq":
         return None
     headers, properties = letter.headers, letter.properties
@@ -92,19 +92,19 @@ def _retry_topic(letter: Letter) -> str | None:
     return first(letter.properties, "DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
 
 
-def _delivered(letter: Letter, is_pop: bool = False) -> int | None:
+def _delivery_count(letter: Letter, is_pop: bool = False) -> int | None:
     """Return how often a consumer had it, where that was counted: the broker adds one to what it had counted
     before it dead-letters (AbstractSendMessageProcessor). The proxy does so instead of a last delivery
     (PopMessageResultFilterImpl). Clients that consume in order count by themselves, Go's and those of gRPC
     tell nobody, and the letter says 1."""
-    count, properties = _reconsumed(letter), letter.properties
+    count, properties = _reconsume_times(letter), letter.properties
     if count is None or "RECONSUME_TIME" in properties:
         return None if is_pop else count
     is_first = count == 1 and first(properties, "ORIGIN_MESSAGE_ID", "RETRY_TOPIC") is not None
     return None if is_first else count - is_pop
 
 
-def _reconsumed(letter: Letter) -> int | None:
+def _reconsume_times(letter: Letter) -> int | None:
     return whole(letter.headers.get("reconsumeTimes"))
 
 
@@ -116,13 +116,13 @@ def _origin_topic(letter: Letter) -> str | None:
     return origin_of(_retry_topic(letter), letter.dead_letter_queue.removeprefix(DEAD_LETTERS))
 
 
-def _found(letter: Letter, evidence: str | None) -> Finding:
+def _report(letter: Letter, evidence: str | None) -> Finding:
     topic = _origin_topic(letter)
     return Finding(evidence, origin=topic, origin_kind="topic" if topic is not None else None)
 
 
-def _died(letter: Letter, evidence: str | None, is_pop: bool = False) -> Finding:
-    return _found(letter, evidence)._replace(attempts=_delivered(letter, is_pop))
+def _report_death(letter: Letter, evidence: str | None, is_pop: bool = False) -> Finding:
+    return _report(letter, evidence)._replace(attempts=_delivery_count(letter, is_pop))
 
 
 def _pop(letter: Letter, _: Facts) -> Finding | None:
@@ -131,8 +131,8 @@ def _pop(letter: Letter, _: Facts) -> Finding | None:
     is_pop = letter.properties.get("1ST_POP_TIME") is not None or (topic or "").startswith(RETRY)
     if not _is_dead(letter) or not is_pop:
         return None
-    told = join_all("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter))
-    return _died(letter, told, is_pop=True)
+    told = join_all("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsume_times(letter))
+    return _report_death(letter, told, is_pop=True)
 
 
 def _client_fallback(letter: Letter, _: Facts) -> Finding | None:
@@ -144,17 +144,17 @@ def _client_fallback(letter: Letter, _: Facts) -> Finding | None:
         return None
     names = ("RECONSUME_TIME", "MAX_RECONSUME_TIMES")
     told = [f"{name} {properties[name]}" for name in names if properties.get(name) is not None]
-    return _died(letter, ", ".join((*told, "sent by the consumer")))
+    return _report_death(letter, ", ".join((*told, "sent by the consumer")))
 
 
 def _send_back(letter: Letter, _: Facts) -> Finding | None:
     """the consumer sent it back and its attempts were used up, or it asked for no more; after the 16 retries
     of the default only the first"""
     traced = first(letter.properties, "ORIGIN_MESSAGE_ID", "RETRY_TOPIC")
-    count = _reconsumed(letter)
+    count = _reconsume_times(letter)
     if not _is_dead(letter) or (traced is None and (count or 0) <= 0):
         return None
-    found = _died(letter, join_all("reconsumeTimes ", count))
+    found = _report_death(letter, join_all("reconsumeTimes ", count))
     return found._replace(also_possible=() if count == _DEFAULT_RETRIES + 1 else None)
 
 
@@ -165,7 +165,7 @@ def _check_skipped(letter: Letter, _: Facts) -> Finding | None:
     hours = (letter.dead_at - letter.published_at) / _HOUR
     if hours <= DEFAULT_RESERVED_HOURS:
         return None
-    return _found(letter, f"discarded {hours:.0f} h after it was sent")
+    return _report(letter, f"discarded {hours:.0f} h after it was sent")
 
 
 def _check_max(letter: Letter, _: Facts) -> Finding | None:
@@ -173,14 +173,14 @@ def _check_max(letter: Letter, _: Facts) -> Finding | None:
     if letter.dead_letter_queue != DISCARDED:
         return None
     checks = whole(letter.properties.get("TRANSACTION_CHECK_TIMES"))
-    return _found(letter, join_all("TRANSACTION_CHECK_TIMES ", checks))
+    return _report(letter, join_all("TRANSACTION_CHECK_TIMES ", checks))
 
 
 def _half(letter: Letter, _: Facts) -> Finding | None:
     """a half message; its transaction's other records decide"""
     if letter.dead_letter_queue != HALF:
         return None
-    found = _found(letter, "a half message without an outcome")
+    found = _report(letter, "a half message without an outcome")
     return found._replace(transaction_state="pending")
 
 
@@ -190,7 +190,7 @@ def _checked_back(letter: Letter, _: Facts) -> Finding | None:
     is_half = letter.properties.get("TRAN_MSG") == "true" and (flags or 0) & 12 != _COMMITTED
     if not is_half or letter.dead_letter_queue.startswith(("%", "RMQ_SYS_")):
         return None
-    found = _found(letter, "TRAN_MSG true, and sysFlag says no commit")
+    found = _report(letter, "TRAN_MSG true, and sysFlag says no commit")
     return found._replace(transaction_state="pending")
 
 

@@ -45,7 +45,7 @@ _OF_SHAPE = {"broker_kind", "dead_letter_queue", "exchange"}
 def spare(
     rules_of: Callable[[str], Sequence[Rule]], facts: Facts, questions: Sequence[_Question]
 ) -> Callable[[Letter], Sequence[Rule]]:
-    """Tells which rules to ask of a letter, as long as these are the facts, and gives the letter those
+    """Tell which rules to ask of a letter, as long as these are the facts, and give the letter those
     answers that its shape has. `rules_of`: a kind of broker -> all of its rules; `questions`: what is asked
     of letters beside them."""
     known: dict[_Shape, tuple[Sequence[Rule], Mapping[Any, Any]]] = {}
@@ -92,7 +92,7 @@ def _may_speak(rule: Rule, letter: Letter, facts: Facts, answers: dict[Any, Any]
 
 
 def remember(ask: Callable[[Letter], _T]) -> Callable[[Letter], _T]:
-    """`ask`, as long as it says the same of letters with the same values; it must not say None."""
+    """Return `ask`, as long as it says the same of letters with the same values; it must not say None."""
     return _Memory(ask).answer
 
 

@@ -177,15 +177,15 @@ _FIRST_OF_FRAMES = (" ", "\t", "a")
 """Other lines, like the exception's own, differ in each trace."""
 
 
-def _at(lines: Sequence[str]) -> Iterator[Frame]:
-    """Java and its kin, .NET, Node."""
+def _java(lines: Sequence[str]) -> Iterator[Frame]:
+    """Return the frames of Java and its kin, of .NET, and of Node."""
     framed = (line[:_LONGEST_LINE] for line in lines if line[:1] in _FIRST_OF_FRAMES)
     return (found for line in framed if (found := _frame_at(line)))
 
 
 @lru_cache(4096)
 def _frame_at(line: str) -> Frame | None:
-    """Traces differ in their first lines, and share most of the others."""
+    """Read the frame in a line, if any: traces differ in their first lines, and share most of the others."""
     found = _AT.match(line)
     if not found:
         return None
@@ -194,7 +194,7 @@ def _frame_at(line: str) -> Frame | None:
     if may_be_node and (node := _NODE_ADDRESS.match(call) or _NODE_CALL.match(call)):
         return _node(node["name"], node["where"])
     named = _CALL.match(call)
-    return _named(named["name"]) if named else None
+    return _build_frame(named["name"]) if named else None
 
 
 _NODE_LIBRARIES = re.compile(
@@ -291,7 +291,7 @@ def _is_library(name: str) -> bool:
     return one in _LIBRARIES or f"{one}.{two}" in _LIBRARIES or f"{one}.{two}.{three}" in _LIBRARIES
 
 
-def _named(name: str) -> Frame:
+def _build_frame(name: str) -> Frame:
     is_own = not (_is_library(name) or ("$" in name and _GENERATED.match(name)))
     return Frame(_plain(name) if is_own else name, is_own)
 
@@ -360,7 +360,7 @@ _GO_CLUTTER = re.compile(
 
 
 def _go(lines: Sequence[str]) -> Iterator[Frame]:
-    """Yield a line names the function, the one below it where it is."""
+    """Yield the frames of a trace of Go: a line names the function, and the one below it where it is."""
     for line, below in pairwise(lines):
         found = _GO.match(below[:_LONGEST_LINE])
         if found and line and not line[0].isspace():
@@ -393,6 +393,6 @@ _READERS: tuple[tuple[str, Callable[[Sequence[str]], Iterator[Frame]]], ...] = (
     (".go:", _go),
     (":in `", _ruby),
     (":in '", _ruby),
-    ("\n", _at),
+    ("\n", _java),
 )
 """What a trace has that one of this language always has, and how its frames are read."""

@@ -92,24 +92,24 @@ def _look_between(spark: "SparkSession", asked: Asked, files: Files, parts: Sequ
     from pyspark import StorageLevel
 
     context, count = spark.sparkContext, sum(m.rows for m in asked.chosen)
-    groups = _grouped(asked, parts)
+    groups = _pack_shares(asked, parts)
     looked = _shares(asked, files, groups)
     buckets = 1 << max(context.defaultParallelism - 1, count // _BUCKET).bit_length()
-    shared = _each(context, buckets).map(partial(tasks.find_shared, looked, buckets)).collect()
+    shared = _task_numbers(context, buckets).map(partial(tasks.find_shared, looked, buckets)).collect()
     looked = looked._replace(shared=shared)
     with client_log.readable():
         items = _items(spark, asked, looked, groups)
         concluded = _by_share(items, len(groups), partial(tasks.conclude_share, looked))
         concluded.persist(StorageLevel.MEMORY_AND_DISK)
         counted = concluded.mapPartitionsWithIndex(tasks.say_counted)
-        all_said = concluded.mapPartitionsWithIndex(_numbered).union(_together(looked, "of-all", counted))
+        all_said = concluded.mapPartitionsWithIndex(_tag_share).union(_reduce(looked, "of-all", counted))
         _by_share(all_said, len(groups), partial(tasks.write_verdicts, looked)).count()
     for name in shared:
         asked.store.delete(name)
 
 
-def _grouped(asked: Asked, parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the files of each share: small ones together."""
+def _pack_shares(asked: Asked, parts: Sequence[Part]) -> list[list[Part]]:
+    """Pack files into shares: small ones together."""
     rows = {m.stem: m.rows for m in asked.segments}
     groups: list[list[Part]] = []
     filled = LARGEST_SHARE
@@ -135,8 +135,8 @@ def _shares(asked: Asked, files: Files, groups: Sequence[Sequence[Part]]) -> Sha
     )
 
 
-def _each(context: "SparkContext", number: int) -> "RDD[int]":
-    """Numbers from 0, each a task of its own."""
+def _task_numbers(context: "SparkContext", number: int) -> "RDD[int]":
+    """Return numbers from 0, each a task of its own."""
     return context.parallelize(range(number), number)
 
 
@@ -152,7 +152,7 @@ def _items(
     from pyspark import StorageLevel
 
     context = spark.sparkContext
-    outside = _outside(spark, asked, looked)
+    outside = _outside_facts(spark, asked, looked)
     items: RDD[Item] = context.parallelize([], 1)
     if asked.settings.rules:
         segment_of = {m.stem: m.segment for m in asked.segments}
@@ -162,18 +162,18 @@ def _items(
     for number in range(len(relations.ROUNDS)):
         sent = _by_share(items, len(groups), partial(tasks.say, looked, number))
         every = sent if outside is None or number else sent.union(outside)
-        come = _together(looked, str(number), every)
+        come = _reduce(looked, str(number), every)
         items = items.union(come.persist(StorageLevel.MEMORY_AND_DISK))
     return items
 
 
-def _together(looked: Shares, name: str, sent: "RDD[Sent]") -> "RDD[Item]":
+def _reduce(looked: Shares, name: str, sent: "RDD[Sent]") -> "RDD[Item]":
     """Return what members of each key come to. `name`: of the files of tables."""
     in_order = sent.repartitionAndSortWithinPartitions(partitionFunc=_of_key)
     return in_order.mapPartitionsWithIndex(partial(tasks.together, looked, name))
 
 
-def _numbered(share: int, concluded: Iterable[Concluded]) -> Iterator[tuple[int, Concluded]]:
+def _tag_share(share: int, concluded: Iterable[Concluded]) -> Iterator[tuple[int, Concluded]]:
     return ((share, one) for one in concluded)
 
 
@@ -181,7 +181,7 @@ def _of_key(order: tuple[int, tuple[Any, ...]]) -> int:
     return order[0]
 
 
-def _outside(spark: "SparkSession", asked: Asked, looked: Shares) -> "RDD[Sent] | None":
+def _outside_facts(spark: "SparkSession", asked: Asked, looked: Shares) -> "RDD[Sent] | None":
     """Return what stores outside and clients' logs say under keys."""
     context, found = spark.sparkContext, []
     for snapshot, of_store in asked.asked_stores():

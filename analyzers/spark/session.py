@@ -130,7 +130,7 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
     with tempfile.TemporaryFile() as log:
         try:
-            gateway = SparkContext._gateway or _launched(before, log)
+            gateway = SparkContext._gateway or _launch_jvm(before, log)
             SparkContext._ensure_initialized(gateway=gateway)
             # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.
             inside = [(k, v) for k, v in conf.items() if k != "spark.jars"]
@@ -161,7 +161,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.msg != "KeyboardInterrupt while sending command."
 
 
-def _launched(conf: "SparkConf", log: IO[bytes]) -> Any:
+def _launch_jvm(conf: "SparkConf", log: IO[bytes]) -> Any:
     """Return a JVM that writes to `log`. When its start is interrupted it is ended: PySpark forgets it, and
     without the folder where it should say its port it would wait forever."""
     # Any, for PySpark has no types here, nor a public way to give the JVM other outputs than our own or to

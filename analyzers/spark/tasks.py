@@ -57,7 +57,7 @@ class Shares(NamedTuple):
     """Files of the keys that several letters have."""
 
     def read(self, number: int, columns: Iterable[str]) -> pa.Table:
-        """Columns of a share's letters. Raises ArchiveError."""
+        """Return columns of a share's letters. Raises ArchiveError."""
         wanted = [name for name in CLASSIFIED.names if name in {*columns, "captured_at"}]
         parts = (_read(self.files, name, CLASSIFIED, wanted) for name in self.parts[number])
         table = pa.concat_tables([CLASSIFIED.empty_table().select(wanted), *parts])
@@ -101,12 +101,12 @@ class _Concerned(NamedTuple):
     context: Context
 
 
-def _concerned(
+def _read_concerned(
     shares: Shares, number: int, said: Mapping[Key, Any], looked_for: Sequence[Relation]
 ) -> _Concerned:
     columns = {one.column for one in looked_for}
     look = shares.read(number, ["record_id", "keys", *filter(None, columns)])
-    shared = _shared(shares, look["keys"]) if None in columns else {}
+    shared = _shared_rows(shares, look["keys"]) if None in columns else {}
     rows = tables.find_concerned(look, looked_for, shares.context).union(*shared.values())
     if None in columns:
         of_rules = pa.array([key[2] for key in said if key[0] == RULE], pa.string())
@@ -116,7 +116,7 @@ def _concerned(
     return _Concerned(found, letters, shares.context._replace(shared=shared.keys()))
 
 
-def _shared(shares: Shares, keys: pa.ChunkedArray) -> dict[int, list[int]]:
+def _shared_rows(shares: Shares, keys: pa.ChunkedArray) -> dict[int, list[int]]:
     """Return the keys that several letters have, and the rows of those that are of this share."""
     every = pa.concat_tables(pq.read_table(shares.files.parquet(name)) for name in shares.shared)
     rows: dict[int, list[int]] = {}
@@ -147,7 +147,7 @@ def say(shares: Shares, round_of: int, number: int, items: Iterable[Item]) -> It
     """Yield what a share's letters are members of in one round."""
     said = dict(value for _, value in items)
     looked_for = relations.ROUNDS[round_of]
-    _, letters, context = _concerned(shares, number, said, looked_for)
+    _, letters, context = _read_concerned(shares, number, said, looked_for)
     for relation in looked_for if letters else ():
         for key, order, value in relation.members(letters, context, said):
             yield (number_of(key), order), (number, key, value)
@@ -220,7 +220,7 @@ class _Rows:
 def conclude_share(shares: Shares, number: int, items: Iterable[Item]) -> Iterator[Concluded]:
     """Yield what was found of a share's letters changes their verdicts; then all of them are counted."""
     said = dict(value for _, value in items)
-    rows, letters, context = _concerned(shares, number, said, relations.EVERY)
+    rows, letters, context = _read_concerned(shares, number, said, relations.EVERY)
     changed: dict[int, Change] = {}
     for row, letter in zip(rows, letters, strict=True):
         change = conclude(letter, said, context, shares.rules, shares.max_laps)

@@ -47,13 +47,13 @@ def apply_rules(records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
     }
     text = {"body_text": F.col("body").cast("string")} if "body" in records.columns else {}
     asked = records.withColumns({**better, **text})
-    conditions = [_checked(asked, rule) for rule in rules]
+    conditions = [_check_condition(asked, rule) for rule in rules]
     number = F.coalesce(*(F.when(F.expr(where), F.lit(n)) for n, where in enumerate(conditions)))
     held = asked.select("share", "source", "record_id", number.alias("number"))
     return held.filter(F.col("number").isNotNull())
 
 
-def _checked(asked: "DataFrame", rule: Rule) -> str:
+def _check_condition(asked: "DataFrame", rule: Rule) -> str:
     from pyspark.errors import PySparkException
 
     where = f"({condition(rule)})"

@@ -78,7 +78,7 @@ def by_hand(_letter: Letter, _facts: Facts) -> Finding | None:
 
 def ask(monkeypatch: pytest.MonkeyPatch, *asked: Any) -> None:
     table = tuple(Rule(find, "application_error", "framework") for find in asked)
-    monkeypatch.setattr(rules, "_asked", lambda _kind: table)
+    monkeypatch.setattr(rules, "_list_rules", lambda _kind: table)
 
 
 def test_a_rule_that_fails_makes_its_letter_unknown_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
