@@ -7,8 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = "core connectors archive capture analyzers replay reports operations cli web"
-LEFT = Path(__file__).with_name("names_that_say_nothing.txt")
-"""Functions that are still called so. A line goes when its function gets a name; none is added."""
+IDS = {
+    "analyzers/rules/custom_headers.py:_enveloped", "analyzers/rules/custom_headers.py:_wrapped",
+    "analyzers/rules/rocketmq.py:_finished",
+}  # fmt: skip
+"""Rules, and what is looked up of a letter once: their names are printed, and stay as they are."""
 
 PARTICIPLES = """
 begun bound broken built bought brought caught chosen dead done drawn driven fallen felt found frozen given
@@ -39,12 +42,12 @@ def says_nothing(name: str) -> bool:
     return "_" not in word and is_listed
 
 
-def public_functions(body: list[ast.stmt]) -> Iterator[str]:
-    """Of a module and its classes, but for those that stand for a value."""
+def functions(body: list[ast.stmt]) -> Iterator[str]:
+    """Of a module and its classes, private ones, too, but for those that stand for a value."""
     for node in body:
         if isinstance(node, ast.ClassDef):
-            yield from public_functions(node.body)
-        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield from functions(node.body)
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):
             decorators = {getattr(one, "id", getattr(one, "attr", "")) for one in node.decorator_list}
             if not decorators & VALUES:
                 yield node.name
@@ -60,24 +63,13 @@ def found() -> set[str]:
     return {
         f"{path}:{name}"
         for path, tree in trees().items()
-        for name in public_functions(tree.body)
+        for name in functions(tree.body)
         if says_nothing(name)
     }
 
 
 def test_no_function_is_called_by_a_bare_participle_pronoun_or_preposition() -> None:
-    assert sorted(found() - set(LEFT.read_text().split())) == []
-
-
-def test_the_list_of_functions_without_a_name_only_shrinks() -> None:
-    listed = LEFT.read_text().split()
-    assert listed == sorted(set(listed))
-    assert sorted(set(listed) - found()) == []
-
-
-NO_VERBS = 114
-"""Functions whose description begins with an article, a pronoun or a preposition, and not with a verb: this
-number only falls. Of a value that is called as a property, or of a rule, a noun is as good."""
+    assert found() == IDS
 
 
 def begins_with_no_verb(function: ast.FunctionDef) -> bool:
@@ -87,6 +79,11 @@ def begins_with_no_verb(function: ast.FunctionDef) -> bool:
     return first in {"a", "an", "the", *OTHER_WORDS.split()} and not decorators & VALUES
 
 
-def test_ever_more_descriptions_begin_with_a_verb() -> None:
-    functions = [n for tree in trees().values() for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    assert sum(begins_with_no_verb(one) for one in functions) <= NO_VERBS
+def test_descriptions_begin_with_a_verb_but_for_those_of_rules() -> None:
+    """A rule says in which case it holds."""
+    places = {
+        path: ast.walk(tree) for path, tree in trees().items() if not path.startswith("analyzers/rules/")
+    }
+    found = (f"{path}:{n.name}" for path, nodes in places.items() for n in nodes
+             if isinstance(n, ast.FunctionDef) and begins_with_no_verb(n))  # fmt: skip
+    assert sorted(found) == []
