@@ -37,7 +37,7 @@ from dlq.archive.store_facts import Snapshot
 from dlq.core import clock, documents
 from dlq.core.clock import Clock, iso
 from dlq.core.errors import ArchiveError, UsageError
-from dlq.core.runtime.ordinary import why_not
+from dlq.core.runtime.regular_files import why_not
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]

@@ -25,7 +25,7 @@ from dlq.archive.storage.store import Store
 from dlq.archive.store_facts import FACTS
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.runtime.interpreter import rare_garbage_collection
-from dlq.core.runtime.ordinary import UNREADABLE
+from dlq.core.runtime.regular_files import UNREADABLE
 from dlq.core.settings import Rule
 from dlq.core.store_facts import Fact
 

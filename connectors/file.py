@@ -23,7 +23,7 @@ from dlq.connectors.records import stamp
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.runtime import bounded_json
-from dlq.core.runtime.ordinary import UNREADABLE
+from dlq.core.runtime.regular_files import UNREADABLE
 
 UNNAMED = "import"
 """The broker of letters for which nobody has named one."""

@@ -20,7 +20,7 @@ class _Unasked:
                 f"of {broker.kind} nothing is planned without asking {broker.name}; ask a person"
             )
         self.target_of = resolve(f"{module}:target_of")
-        self.preview = resolve(f"{module}:preview_unasked")
+        self.preview = resolve(f"{module}:preview_offline")
         self._name = broker.name
 
     def __getattr__(self, asked: str) -> Callable[..., Any]:

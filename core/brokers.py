@@ -138,7 +138,7 @@ class Plugin:
     keeps_letters: bool = False
     """A drained letter stays where it was: nothing is ever removed."""
     republishing: str = ""
-    """The module with `target_of` of its connector, and `preview_unasked`: its `preview`, as far as nobody
+    """The module with `target_of` of its connector, and `preview_offline`: its `preview`, as far as nobody
     has to be asked. Without one no plan is made where no connection may be opened."""
     default_target: str = "origin"
     """Where a replay sends, unless told."""

@@ -190,7 +190,7 @@ def preview_by_amqp(letter: Outgoing) -> SendPreview:
     return SendPreview(stripped, None, [others] if others else [], {"target": others} if others else {})
 
 
-def preview_unasked(letter: Outgoing) -> SendPreview:
+def preview_offline(letter: Outgoing) -> SendPreview:
     """Return the same where nobody knows what the broker speaks: what STOMP would change is told."""
     if amqp10.is_of_amqp(letter.record):
         return preview_by_amqp(letter)

@@ -31,8 +31,8 @@ from dlq.core.headers.failure_headers import (
     HeaderScrub,
     Keep,
     answers_of,
+    fix_text,
     marked_names,
-    mend_text,
     restart,
     restart_told,
     taken_away,
@@ -103,11 +103,11 @@ class _Taken(NamedTuple):
 
     own: Mapping[str, str]
     """What of them is neither a broker's nor ours, as texts."""
-    mended: Mapping[str, Inside]
+    fixed: Mapping[str, Inside]
     gone: Collection[str]
     """The names of those that are not sent again."""
     stripped: Sequence[str]
-    """The same, and what is mended, in words."""
+    """The same, and what is fixed, in words."""
     unsayable: str | None
     """Why the rest cannot be sent."""
 
@@ -153,26 +153,26 @@ _tells_cached = lru_cache(maxsize=4096)(_tells_uncached)
 
 @lru_cache(maxsize=256)
 def _taken_by_names(names: tuple[str, ...], answers: Answers, keep: Keep) -> _Taken | None:
-    """Return None where what is mended counts, too."""
+    """Return None where what is fixed counts, too."""
     own = _own_names(names)
     taken = restart_told(own, answers, keep)
-    return None if taken.mended else _all_taken(names, dict.fromkeys(own, ""), taken)
+    return None if taken.fixed else _all_taken(names, dict.fromkeys(own, ""), taken)
 
 
 def _all_taken(names: Sequence[str], own: Mapping[str, str], taken: HeaderScrub) -> _Taken:
     never = {name for name in names if name.startswith(_NEVER_SENT)}
     stripped = sorted({*never, *taken_away(own, taken)})
     gone = never | taken.gone
-    return _Taken(own, taken.mended, gone, stripped, _why_unsayable(names, gone))
+    return _Taken(own, taken.fixed, gone, stripped, _why_unsayable(names, gone))
 
 
 def _kept_headers(sent: Sent, taken: _Taken) -> list[tuple[str, str | bytes | None]]:
     """Return the headers as they are sent again, in their order."""
     own, gone, headers = taken.own, taken.gone, zip(sent.names, sent.values, strict=True)
-    if not taken.mended:
+    if not taken.fixed:
         return [(name, value) for name, value in headers if name not in gone]
-    mended = {name: mend_text(own[name], inside) for name, inside in taken.mended.items()}
-    changed = {name: bytes_of(text) for name, text in mended.items() if text != own[name]}
+    fixed = {name: fix_text(own[name], inside) for name, inside in taken.fixed.items()}
+    changed = {name: bytes_of(text) for name, text in fixed.items() if text != own[name]}
     return [(name, changed.get(name, value)) for name, value in headers if name not in gone]
 
 
@@ -325,7 +325,7 @@ _UNASKED = Told({
 """A topic that does nothing to a letter."""
 
 
-def preview_unasked(letter: Outgoing) -> SendPreview:
+def preview_offline(letter: Outgoing) -> SendPreview:
     """Return the same where nobody knows what kind of topic the target is."""
     found = preview(letter, _UNASKED)
     unknown = f"whether {letter.target.name} is compacted, and keeps the times of letters, is not known"

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
 from dlq.core.errors import ConfigError
-from dlq.core.runtime.ordinary import why_not
+from dlq.core.runtime.regular_files import why_not
 
 _OPEN_ALREADY = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 _MOST = 16 * 2**20

@@ -133,7 +133,7 @@ def block_to_send(
         {**provenance, **copied},
         (*_DROPPED_PROPERTIES, "reply_to") if _replies_directly(record) else _DROPPED_PROPERTIES,
         _PERSISTENT,
-        taken.mended,
+        taken.fixed,
     )
 
 
@@ -152,7 +152,7 @@ def _block_10(
     headers = headers_of(message.parts(block))
     taken = restart(headers, keep_headers)
     zero = {
-        name: 0 for name, inside in taken.mended.items() if inside.is_zero(()) and headers[name].isdecimal()
+        name: 0 for name, inside in taken.fixed.items() if inside.is_zero(()) and headers[name].isdecimal()
     }
     copied = {"x-cc": sequence_of_all([*map(string, copies)])} if copies else {}
     return message.to_send(block, _dropper(_is_broker_owned_10, taken.gone), {**provenance, **zero}, copied)
@@ -268,9 +268,9 @@ def _removal(record: Record, keep_headers: Keep) -> _Taken:
 
 @lru_cache(maxsize=256)
 def _removal_by_names(names: tuple[str, ...], answers: Answers, keep_headers: Keep) -> _Taken | None:
-    """Return None where a name comes twice, or what is mended counts, too."""
+    """Return None where a name comes twice, or what is fixed counts, too."""
     taken, each = restart_told(names, answers, keep_headers), dict.fromkeys(names, "")
-    if taken.mended or len(each) < len(names):
+    if taken.fixed or len(each) < len(names):
         return None
     return _Taken(taken, each.keys(), [*filter(_is_broker_owned, each), *taken_away(each, taken)])
 
@@ -284,12 +284,12 @@ def _size_to_send(
 ) -> int:
     """Return the bytes of the block of a replay, or of one that is small anyway. Raises ValueError."""
     block = record.raw_properties
-    if block is not None and len(block) <= _SMALL and not taken.mended:
+    if block is not None and len(block) <= _SMALL and not taken.fixed:
         return len(block)  # it could be read, and nothing of it is encoded anew
     return len(block_to_send(record, provenance, keep_headers))
 
 
-def preview_unasked(letter: Outgoing) -> SendPreview:
+def preview_offline(letter: Outgoing) -> SendPreview:
     """Return the same, of a plan that has no way of its own, as nobody was asked for one."""
     found, target = preview(letter), letter.target
     if found.problem is not None or target.kind != "queue":

@@ -203,7 +203,7 @@ def _problems(letter: Outgoing, properties: Mapping[str, str], kept: Mapping[str
         yield why
 
 
-def preview_unasked(letter: Outgoing) -> SendPreview:
+def preview_offline(letter: Outgoing) -> SendPreview:
     """Return the same where nobody knows the topic's attributes."""
     found = preview(letter)
     unknown = f"whether {topic_of(letter.target)} is compacted is not known"

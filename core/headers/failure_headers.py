@@ -3,7 +3,7 @@
 A letter that is sent again starts anew. What is left on it would make the first hiccup after the replay the
 last one (a counter), or explain the next death by the old one (an error). So whatever a rule reads as
 evidence of a failure is gone or set back when the letter goes out, on every broker; a header that is a
-container is mended inside, since the rest of it may be needed to read the body.
+container is fixed inside, since the rest of it may be needed to read the body.
 
 Some names belong to frameworks and to nobody else (`core.frameworks`). Others are written by hand, in any
 spelling: they are put into words, and the words into one vocabulary. There one header alone says little (a
@@ -276,7 +276,7 @@ class HeaderScrub(NamedTuple):
     """What of a letter's headers is not sent again."""
 
     gone: frozenset[str]
-    mended: Mapping[str, Inside]
+    fixed: Mapping[str, Inside]
 
 
 Answers = tuple[tuple[bool, ...], bool]
@@ -330,8 +330,8 @@ def _of_hands(
     if not (errors and is_explicit) and not is_parked:
         return found
     hand = {name for name, _ in marked} | {name for name in names if _is_of_a_failure(name)}
-    more = {name for name in hand - found.mended.keys() if not _is_kept(name, kept)}
-    return HeaderScrub(found.gone | more, found.mended)
+    more = {name for name in hand - found.fixed.keys() if not _is_kept(name, kept)}
+    return HeaderScrub(found.gone | more, found.fixed)
 
 
 @lru_cache(maxsize=4096)
@@ -358,7 +358,7 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
     """Return what frameworks' headers lose; remembered, for letters of one kind all have the same names."""
     known = {decode_name(name): name for name in names}
     gone: set[str] = set()
-    mended: dict[str, Inside] = {}
+    fixed: dict[str, Inside] = {}
     for trace in _TRACES:
         if (always_alone and not trace.always) or not all(name in known for name in trace.beside):
             continue
@@ -368,8 +368,8 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
             if trace.inside is None:
                 gone.add(name)
             else:
-                mended[name] = mended.get(name, Inside()).join(trace.inside)
-    return HeaderScrub(frozenset(gone), mended)
+                fixed[name] = fixed.get(name, Inside()).join(trace.inside)
+    return HeaderScrub(frozenset(gone), fixed)
 
 
 def strip_failure(
@@ -385,7 +385,7 @@ def strip_failure(
     own = {name: headers[name] for name in names}
     what = restart(own, keep)
     kept = {
-        name: mend_text(value, what.mended[name]) if name in what.mended else value
+        name: fix_text(value, what.fixed[name]) if name in what.fixed else value
         for name, value in own.items()
         if name not in what.gone
     }
@@ -402,42 +402,42 @@ def _by_name(
         return None
     what = restart_told(names, ((), False), keep)
     gone = [name for name in names if name in what.gone]
-    return None if what.mended else ([name for name in names if name not in what.gone], gone)
+    return None if what.fixed else ([name for name in names if name not in what.gone], gone)
 
 
 def taken_away(headers: Mapping[str, str], what: HeaderScrub) -> list[str]:
     """Return what a replay takes away of these headers, in words, in their order."""
-    if not what.mended:
+    if not what.fixed:
         return [name for name in headers if name in what.gone]
     return [told for name, value in headers.items() if (told := _name_change(name, value, what)) is not None]
 
 
 def _name_change(name: str, value: str, what: HeaderScrub) -> str | None:
-    inside = what.mended.get(name)
+    inside = what.fixed.get(name)
     if inside is None or name in what.gone:
         return name if name in what.gone else None
-    if mend_text(value, inside) == value:
+    if fix_text(value, inside) == value:
         return None
     return f"{name} (set back to 0)" if () in inside.zero else f"{name} ({inside})"
 
 
-def mend_text(text: str, inside: Inside) -> str:
-    """Return a header's value as JSON or a number, mended; what is neither stays."""
+def fix_text(text: str, inside: Inside) -> str:
+    """Return a header's value as JSON or a number, fixed; what is neither stays."""
     if () in inside.zero:
         return "0" if text.strip().lstrip("+-").isdecimal() else text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    mended = _mend(value, inside)
-    return text if mended == value else json.dumps(mended, ensure_ascii=False, separators=(",", ":"))
+    fixed = _fix(value, inside)
+    return text if fixed == value else json.dumps(fixed, ensure_ascii=False, separators=(",", ":"))
 
 
-def _mend(value: Any, inside: Inside, at: _Path = ()) -> Any:
+def _fix(value: Any, inside: Inside, at: _Path = ()) -> Any:
     """Return a JSON value without what is gone, and 0 where it is set back."""
     if not isinstance(value, dict):
         return value
     kept = {key: one for key, one in value.items() if not inside.is_gone((*at, key))}
     return {
-        key: 0 if inside.is_zero((*at, key)) else _mend(one, inside, (*at, key)) for key, one in kept.items()
+        key: 0 if inside.is_zero((*at, key)) else _fix(one, inside, (*at, key)) for key, one in kept.items()
     }

@@ -22,7 +22,7 @@ from dlq.core.brokers import plugin_of, resolve
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.headers.failure_headers import Keep
 from dlq.core.record import Record
-from dlq.core.runtime.ordinary import UNREADABLE
+from dlq.core.runtime.regular_files import UNREADABLE
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.replay.plans.content import restore_planned
 from dlq.replay.plans.letters import Letter, make_outgoing

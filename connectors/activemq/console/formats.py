@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dlq.connectors.activemq.look.jolokia import mend_escapes
+from dlq.connectors.activemq.look.jolokia import fix_escapes
 from dlq.connectors.activemq.records.frames import bare_destination
 from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects, text_of
 from dlq.connectors.jsonl.format import body_fields, to_text
@@ -50,7 +50,7 @@ def artemis(text: str) -> Printed:
 
 
 def _read(text: str, letter_of: Callable[[_Shown], dict[str, Any]]) -> Printed:
-    whole = mend_escapes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    whole = fix_escapes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
     return collect(_messages(whole), letter_of)
 
 

@@ -195,7 +195,7 @@ class Jolokia:
         if answer.status != 200:
             raise Unreachable(f"{self._place}: HTTP {answer.status}; is the path right?")
         try:
-            document = web.document(mend_escapes(answer.content))
+            document = web.document(fix_escapes(answer.content))
         except web.NoAnswerError as error:
             raise Unreachable(f"{self._place}: {error}; is the path right?") from error
         if not isinstance(document, dict) or "status" not in document:
@@ -234,14 +234,14 @@ def _count(told: Any) -> int:
 _ESCAPE = re.compile(rb"\\(?:u00([01])([:-?])|.)")
 
 
-def mend_escapes(answer: bytes) -> bytes:
+def fix_escapes(answer: bytes) -> bytes:
     """Jolokia (seen with 2.6.0) writes ESC as `\\u001;`: for the digits a to f, what follows 9 in ASCII."""
 
-    def mend(escape: re.Match[bytes]) -> bytes:
+    def fix(escape: re.Match[bytes]) -> bytes:
         first, digit = escape.groups()
         return b"\\u00%b%x" % (first, digit[0] - ord("0")) if digit else escape[0]
 
-    return _ESCAPE.sub(mend, answer)
+    return _ESCAPE.sub(fix, answer)
 
 
 def body_class(shown: Mapping[str, Any]) -> str:

@@ -116,7 +116,7 @@ def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, q
         depth=facts.depth if facts else None,
         topology={"queue": queue, **dict(facts.facts if facts else {})},
         notes=[_of_mode(False, browse, request), *_of_size(queues, facts is not None)],
-        modified=bool(queues.version) and not _is_mended(queues.version),
+        modified=bool(queues.version) and not _is_fixed(queues.version),
     )
 
 
@@ -210,10 +210,10 @@ def _by_stomp(
 def _forgets(version: str) -> bool:
     """Return whether a Classic broker forgets the ack ids that a cumulative acknowledgement covers. Earlier
     ones (StompSubscription) may keep each of them until the connection ends."""
-    return _is_mended(version)
+    return _is_fixed(version)
 
 
-def _is_mended(version: str) -> bool:
+def _is_fixed(version: str) -> bool:
     """Return whether this is a Classic whose STOMP has got its corrections, UTF-8 among them (AMQ-8398)."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     return (5, 18, 6) <= numbers < (6,) or numbers >= (6, 1, 4)

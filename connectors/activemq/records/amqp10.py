@@ -140,7 +140,7 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
     parts = message.parts(block)
     headers = _own_headers(parts)
     taken = restart(headers, keep_headers)
-    zero = {n: 0 for n, inside in taken.mended.items() if inside.is_zero(()) and headers[n].isdecimal()}
+    zero = {n: 0 for n, inside in taken.fixed.items() if inside.is_zero(()) and headers[n].isdecimal()}
     instead = {"absolute_expiry_time": NULL}
     if parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
         instead["to"] = _to_field(record, parts)

@@ -340,7 +340,7 @@ def _may_lack(management: Management, queues: set[str]) -> set[str]:
     """Return those of the queues that may lack a letter that the witness holds.
 
     Before 4.0 a quorum queue may hear of a publisher's death before it takes what came last from it, and then
-    drops that as out of sequence (rabbitmq/ra issue 393; mended in ra 2.14 of 4.0.5; one of 14,801 letters
+    drops that as out of sequence (rabbitmq/ra issue 393; fixed in ra 2.14 of 4.0.5; one of 14,801 letters
     seen on 3.10.8).
     """
     if _version(management) >= (4,):

@@ -62,9 +62,9 @@ def test_what_is_nested_deeper_than_a_reader_looks_is_refused(encode: Callable[[
 
 
 PREVIEWS: Mapping[str, tuple[Target, Callable[[Outgoing], SendPreview]]] = {
-    "activemq": (Target("queue", "q"), activemq.preview_unasked),
+    "activemq": (Target("queue", "q"), activemq.preview_offline),
     "activemq by AMQP": (Target("queue", "q"), activemq.preview_by_amqp),
-    "kafka": (Target("topic", "t"), kafka.preview_unasked),
+    "kafka": (Target("topic", "t"), kafka.preview_offline),
     "rabbitmq": (Target("queue", "q"), rabbitmq.preview),
     "rocketmq": (Target("topic", "t"), rocketmq.preview),
 }

@@ -23,8 +23,8 @@ from dlq.connectors.rocketmq import republish as rocketmq
 from dlq.core.headers.failure_headers import (
     ask_values,
     by_hand,
+    fix_text,
     mark_of,
-    mend_text,
     restart,
     strip_failure,
     taken_away,
@@ -286,7 +286,7 @@ def test_a_replay_takes_away_what_a_hand_wrote_and_nothing_where_none_did(header
     """It asks by_hand's question in another way, which costs less."""
     hand, taken = by_hand(headers), restart(headers)
     if hand is not None:
-        assert {*hand.names} <= taken.gone | taken.mended.keys()
+        assert {*hand.names} <= taken.gone | taken.fixed.keys()
     else:
         nobodys = dict.fromkeys(headers, "")
         assert taken == restart(nobodys)
@@ -310,7 +310,7 @@ def test_what_names_alone_decide_is_what_a_walk_through_the_headers_finds(
 ) -> None:
     what = restart(headers, keep)
     walked = {
-        name: mend_text(value, what.mended[name]) if name in what.mended else value
+        name: fix_text(value, what.fixed[name]) if name in what.fixed else value
         for name, value in headers.items()
         if name not in what.gone
     }
@@ -325,4 +325,4 @@ def test_whatever_a_row_reads_of_a_failure_does_not_go_out_again(framework: Fram
     fields = (framework.classes, framework.messages, framework.stacks, framework.attempts, framework.origin)
     names = {*framework.evidence, *(name for field in fields for name in field.names)}
     taken = restart(dict.fromkeys(names, "1"))
-    assert names <= taken.gone | taken.mended.keys(), framework.rule
+    assert names <= taken.gone | taken.fixed.keys(), framework.rule

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dlq.connectors.rabbitmq.amqp091.codec.fields import SIZES, ends_at
 from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, OCTET, SHORT, layout, parts
 from dlq.connectors.rabbitmq.amqp091.codec.shapes import MOST_NAMES, shape_of
-from dlq.core.headers.failure_headers import mend_text
+from dlq.core.headers.failure_headers import fix_text
 from dlq.core.headers.frameworks import Inside
 
 EMPTY = b"\0\0"
@@ -39,7 +39,7 @@ def edit(
     """Return the block with some headers and properties taken out or set; all others byte for byte.
 
     A header that is set replaces all of its name and stands last: text as a long string, a number as a signed
-    64-bit one, bytes as the encoded field that they are. One that is mended stands last, too, and keeps its
+    64-bit one, bytes as the encoded field that they are. One that is fixed stands last, too, and keeps its
     type. A header table that has no header left is left out. Raises ValueError for a block that is damaged as
     far as it is read, and when a property is too long for its type or a name is longer than 255 bytes.
     """
@@ -131,24 +131,24 @@ def _mended_fields(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[byt
     start = 0
     for name, kind, end in _fields(content):
         if name in wanted:
-            yield content[start:kind] + _mended_value(content[kind:end], wanted[name], ())
+            yield content[start:kind] + _fixed_value(content[kind:end], wanted[name], ())
         start = end
 
 
-def _mended_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
+def _fixed_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
     """Return a value with the octet of its type before it: a table without what goes, a number set to 0."""
     kind = field[:1]
     if inside.is_zero(at) and kind in _NUMBERS:
         return kind + bytes(len(field) - 1)
     if kind == b"S":
-        return b"".join(_value(mend_text(field[5:].decode("utf-8", "surrogateescape"), _narrow(inside, at))))
+        return b"".join(_value(fix_text(field[5:].decode("utf-8", "surrogateescape"), _narrow(inside, at))))
     if kind != b"F":
         return field
     content, start, pieces = field[5:], 0, []
     for name, place, end in _fields(content):
         path = (*at, name)
         if not inside.is_gone(path):
-            pieces.append(content[start:place] + _mended_value(content[place:end], inside, path))
+            pieces.append(content[start:place] + _fixed_value(content[place:end], inside, path))
         start = end
     table = b"".join(pieces)
     return kind + _u32_of(len(table)) + table

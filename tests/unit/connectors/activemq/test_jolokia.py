@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.servers.hostile import Server, answering
 
-from dlq.connectors.activemq.look.jolokia import Jolokia, mend_escapes
+from dlq.connectors.activemq.look.jolokia import Jolokia, fix_escapes
 from dlq.connectors.activemq.look.queues import Queues
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.core.errors import AccessDenied, Unreachable
@@ -30,7 +30,7 @@ TROUBLES = {
 
 def test_control_characters_that_jolokia_writes_wrongly_are_read() -> None:
     written = rb'["a\u001;b\u000<\u0007", "\\u001;", "\"\u00e9"]'
-    assert json.loads(mend_escapes(written)) == ["a\x1bb\x0c\x07", "\\u001;", '"é']
+    assert json.loads(fix_escapes(written)) == ["a\x1bb\x0c\x07", "\\u001;", '"é']
 
 
 @pytest.fixture(params=TROUBLES)

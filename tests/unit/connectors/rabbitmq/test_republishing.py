@@ -21,7 +21,7 @@ from dlq.connectors.rabbitmq.republish import (
     edit_headers,
     message_to_send,
     preview,
-    preview_unasked,
+    preview_offline,
     target_of,
 )
 from dlq.connectors.rabbitmq.send import Ways, exchange_to
@@ -271,7 +271,7 @@ def test_only_what_the_default_exchange_would_change_goes_by_an_exchange_of_the_
 
 
 def test_who_asks_no_broker_says_what_consumers_will_see() -> None:
-    asked = preview_unasked(Outgoing(0, dead(death("orders", "shop", "order.new")), ORDERS, {}))
+    asked = preview_offline(Outgoing(0, dead(death("orders", "shop", "order.new")), ORDERS, {}))
     assert not asked.private
     assert "its name as the key, and no CC: the broker was not asked" in asked.warnings[-1]
-    assert not preview_unasked(Outgoing(0, dead(death("orders", "", "orders")), ORDERS, {})).warnings
+    assert not preview_offline(Outgoing(0, dead(death("orders", "", "orders")), ORDERS, {})).warnings
