@@ -7,8 +7,6 @@ from importlib.metadata import version
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import pyarrow as pa
-
 from dlq.analyzers import topology
 from dlq.archive import analyses, views
 from dlq.archive.manifests import BY_IMPORT
@@ -156,6 +154,8 @@ def _lines(
 ) -> Iterator[bytes]:
     """Yield lines; a wrong condition shows at the first. What was learned of the broker goes along, with
     attempts that follow from it: whoever imports the letter cannot ask it."""
+    import pyarrow as pa  # which the archive has brought, without numpy
+
     told = {"attempts": "coalesce(attempts, told) AS attempts"}
     columns = ", ".join(told.get(name, f'"{name}"') for name in SEGMENT.names)
     chosen = f"SELECT source, record_id, attempts AS told FROM letters WHERE {condition(where)}"
