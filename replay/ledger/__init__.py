@@ -1,5 +1,7 @@
 """Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` does it (`database`)."""
 
+# The archive brings pyarrow without numpy, so it comes first.
+import dlq.archive  # noqa: F401 # isort: skip
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
