@@ -11,6 +11,8 @@ from dlq.connectors.rabbitmq.look.management import mapping
 
 _NEW_ADMIN = (4,)
 """Since then `rabbitmqadmin` is the one with double dashes."""
+_UNROUTABLE = "unroutable"
+"""The exchange, and the queue behind it, that gets what no exchange can route."""
 
 
 def dead_letter_policy(known: Definitions, queue: str) -> str:
@@ -28,9 +30,11 @@ def policy_without(known: Definitions, queue: str, *settings: str) -> str:
 
 
 def alternate(known: Definitions, exchange: str) -> str:
-    """Give an exchange another one for what it cannot route."""
+    """Give an exchange another one for what it cannot route; empty for that one itself."""
+    if exchange == _UNROUTABLE:
+        return ""
     own = _own(known, known.exchanges[exchange])
-    return _policy(known, exchange, "exchanges", {**own, "alternate-exchange": "unroutable"})
+    return _policy(known, exchange, "exchanges", {**own, "alternate-exchange": _UNROUTABLE})
 
 
 def _own(known: Definitions, place: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -54,10 +58,14 @@ def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
 
 
 def _keeper(known: Definitions, queue: str) -> str:
-    """Return a queue for dead letters: its own, else the first that is called so, else one to be made. Two
-    queues for dead letters that keep each other's would be a circle, so these get their own."""
-    own, others = f"{queue}.dlq" if queue else "unroutable", known.for_dead_letters
-    return own if own in known.queues or queue in others else next(iter(others), own)
+    """Return a queue for dead letters: its own, else the first that is called so and sends none on, else one
+    to be made. Two such queues that keep each other's, or one that sends them back, would be a circle, in
+    which RabbitMQ drops what expires."""
+    own, others = f"{queue}.dlq" if queue else _UNROUTABLE, known.for_dead_letters
+    if own in known.queues or queue in others:
+        return own
+    ends = (name for name in others if known.topology(name).setting("dead-letter-exchange") is None)
+    return next(ends, own)
 
 
 def _policy(known: Definitions, name: str, kind: str, definition: Mapping[str, Any]) -> str:

@@ -119,10 +119,22 @@ def test_the_fix_is_a_command_of_the_shell_whatever_a_queue_is_called() -> None:
     assert "'\"'\"'s; $(rm)'" in found.fix
 
 
-@each_row("name, keeper", [("orders", "a.dlq"), ("a.dlq", "a.dlq.dlq"), ("b.dlq", "b.dlq.dlq")])
-def test_no_two_queues_for_dead_letters_are_to_keep_each_others(name: str, keeper: str) -> None:
-    found = fate_of(name, "reject", [queue("orders"), queue("a.dlq"), queue("b.dlq")])
+BACK = {"dead-letter-exchange": "", "dead-letter-routing-key": "orders"}
+
+
+@each_row("name, keeper, a", [
+    ("orders", "a.dlq", {}), ("orders", "b.dlq", BACK),
+    ("a.dlq", "a.dlq.dlq", {}), ("b.dlq", "b.dlq.dlq", {}),
+])  # fmt: skip
+def test_no_fix_makes_a_circle_of_queues(name: str, keeper: str, a: Values) -> None:
+    found = fate_of(name, "reject", [queue("orders"), queue("a.dlq", a), queue("b.dlq")])
     assert f'"dead-letter-routing-key": "{keeper}"' in found.fix
+
+
+@each_row("name, told", [("orders", True), ("unroutable", False)])
+def test_no_exchange_is_to_be_its_own_alternate(name: str, told: bool) -> None:
+    found = fate_of(name, "unroutable", [], [exchange(name, "topic")])
+    assert (found.verdict, "alternate-exchange" in found.fix) == ("lost", told)
 
 
 def test_what_an_operator_has_set_no_policy_takes_away() -> None:
