@@ -15,8 +15,7 @@ from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.values import NOTHING, as_text, sequence_of_all, string
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rabbitmq.amqp091.codec import edits, table, typed
-from dlq.connectors.rabbitmq.amqp091.codec.blocks import block_of
-from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, SHORT
+from dlq.connectors.rabbitmq.amqp091.codec.blocks import BIT, KIND, SHORT
 from dlq.connectors.rabbitmq.records.amqp10 import ENCODED_BODY, headers_of, properties_of
 from dlq.connectors.rabbitmq.records.envelope import Way, decoded, first_delivered, what_changes
 from dlq.core.errors import UsageError
@@ -220,7 +219,7 @@ def _new_block(record: Record) -> bytes:
         record.properties
     )
     headers = {name: value for name, value in record.headers.items() if not _is_broker_owned(name)}
-    return block_of(headers, properties)
+    return edits.block_of(headers, properties)
 
 
 def preview(letter: Outgoing) -> SendPreview:

@@ -5,7 +5,7 @@ from typing import Any
 
 from dlq.connectors.jsonl.format import body_of
 from dlq.connectors.jsonl.values import Texts, count_of, integer
-from dlq.connectors.rabbitmq.amqp091.codec.blocks import typed_block
+from dlq.connectors.rabbitmq.amqp091.codec.edits import typed_block
 from dlq.connectors.rabbitmq.amqp091.codec.fields import instant
 from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
 from dlq.core.clock import from_iso

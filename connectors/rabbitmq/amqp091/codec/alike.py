@@ -8,9 +8,8 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import NamedTuple
 
+from dlq.connectors.rabbitmq.amqp091.codec.blocks import MOST_NAMES, OCTET, SHORT, SPANS, TIME, layout
 from dlq.connectors.rabbitmq.amqp091.codec.fields import READERS, SIZES, ends_at
-from dlq.connectors.rabbitmq.amqp091.codec.layout import OCTET, SHORT, SPANS, TIME, layout
-from dlq.connectors.rabbitmq.amqp091.codec.shapes import MOST_NAMES
 from dlq.connectors.rabbitmq.amqp091.codec.table import as_text
 from dlq.core.columns import Maps, collapse, map_distinct
 from dlq.core.layouts import Layouts

@@ -1,6 +1,7 @@
-"""Edits of an AMQP 0-9-1 property block that copy all they do not touch, byte for byte. No I/O.
+"""Property blocks of AMQP 0-9-1: edited, where all that is not touched stays byte for byte, or made anew, for
+letters that came without one. No I/O.
 
-This runs for every letter that is sent again; nothing is decoded but the names of its headers.
+Edits run for every letter that is sent again; nothing is decoded but the names of its headers.
 """
 
 import struct
@@ -8,11 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dlq.connectors.rabbitmq.amqp091.codec import typed
+from dlq.connectors.rabbitmq.amqp091.codec.blocks import (
+    BIT,
+    KIND,
+    MOST_NAMES,
+    OCTET,
+    SHORT,
+    layout,
+    parts,
+    shape_of,
+)
 from dlq.connectors.rabbitmq.amqp091.codec.fields import SIZES, ends_at
-from dlq.connectors.rabbitmq.amqp091.codec.layout import BIT, KIND, OCTET, SHORT, layout, parts
-from dlq.connectors.rabbitmq.amqp091.codec.shapes import MOST_NAMES, shape_of
+from dlq.core.clock import from_iso
 from dlq.core.headers.failure_headers import fix_text
 from dlq.core.headers.frameworks import Inside
 
@@ -125,6 +136,26 @@ def some_headers(block: bytes, wanted: Callable[[str], bool]) -> bytes:
     runs = _runs if len(shape.names) <= MOST_NAMES else _runs.__wrapped__
     content = b"".join(_parts(block, shape.ends, runs(shape.names, wanted, True)))
     return _u16_of(BIT["headers"]) + _u32_of(len(content)) + content if content else EMPTY
+
+
+def block_of(headers: Mapping[str, str | int | bytes], properties: Mapping[str, str | int]) -> bytes:
+    """Return the block of these headers (bytes: encoded already) and properties, whose timestamp is in
+    seconds or ISO 8601. Raises ValueError."""
+    timestamp = str(properties.get("timestamp", "0"))
+    micros = None if timestamp.isdigit() else from_iso(timestamp)
+    told = {} if micros is None else {"timestamp": micros // 1_000_000}
+    return edit(EMPTY, set_headers=headers, set_properties={**properties, **told})
+
+
+def typed_block(headers: Mapping[str, Any], properties: Mapping[str, str | int]) -> bytes | None:
+    """Return the same of headers in JSON's types, which AMQP knows, too; None where all are texts, or AMQP
+    cannot say them."""
+    if all(isinstance(value, str) for value in headers.values()):
+        return None
+    try:
+        return block_of({name: typed.encode_field(value) for name, value in headers.items()}, properties)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _mended_fields(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:

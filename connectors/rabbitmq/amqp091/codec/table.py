@@ -12,9 +12,9 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
+from dlq.connectors.rabbitmq.amqp091.codec.blocks import OCTET, SHORT, TIME, layout
 from dlq.connectors.rabbitmq.amqp091.codec.edits import edit
 from dlq.connectors.rabbitmq.amqp091.codec.fields import CACHED_BYTES, READERS, ends_at
-from dlq.connectors.rabbitmq.amqp091.codec.layout import OCTET, SHORT, TIME, layout
 
 DELIVERY_HEADERS = frozenset({"x-delivery-count", "x-acquired-count"})
 """Headers that a quorum queue makes anew at each delivery; no part of the message."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.rows import each_row
 
 from dlq.connectors.rabbitmq.amqp091.codec import alike, table
+from dlq.connectors.rabbitmq.amqp091.codec.blocks import shape_of
 from dlq.connectors.rabbitmq.amqp091.codec.edits import (
     EMPTY,
     edit,
@@ -17,7 +18,6 @@ from dlq.connectors.rabbitmq.amqp091.codec.edits import (
     some_headers,
     text_header,
 )
-from dlq.connectors.rabbitmq.amqp091.codec.shapes import shape_of
 from dlq.connectors.rabbitmq.amqp091.codec.table import decode
 
 
