@@ -211,9 +211,9 @@ def test_a_client_that_asks_too_often_has_to_wait_and_others_do_not() -> None:
 
 
 def test_very_many_posts_are_refused(serve: Serve) -> None:
-    browser = serve()
+    browser, begun = serve(), time.monotonic()
     codes = [browser.client.post("/pull").status_code for _ in range(60)]
-    assert codes[-1] == 429
+    assert 40 <= len(codes) - codes.count(429) <= 41 + 4 * (time.monotonic() - begun)
 
 
 ATTACK = "<script>window.pwned=1</script>\"'><img src=x onerror=alert(1)>{{7*7}}\u202e\x1b[2J"

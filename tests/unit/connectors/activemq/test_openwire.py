@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,17 +134,21 @@ STOMP_FORBIDDEN = stomp_error("User dlq is not authorized")
 def connected(login: bytes, *answers: bytes) -> Iterator[Sender]:
     """A connection to a broker that greets, takes the login, and says the rest piece by piece."""
 
+    is_in = threading.Event()
+
     def behave(peer: socket.socket) -> None:
-        for piece in (login, *answers):
+        peer.sendall(login)
+        is_in.wait(60)
+        for piece in answers:
             peer.sendall(piece)
             time.sleep(0.05)
         listen(peer)
 
     with Server(behave) as server:
-        if login is BY_STOMP:
-            yield StompSender(ActiveMQBroker("legacy", "activemq", f"stomp://{server.address}"))
-        else:
-            yield OpenWireSender(ActiveMQBroker("legacy", "activemq", f"tcp://{server.address}"))
+        make, scheme = (StompSender, "stomp") if login is BY_STOMP else (OpenWireSender, "tcp")
+        sender = make(ActiveMQBroker("legacy", "activemq", f"{scheme}://{server.address}"))
+        is_in.set()
+        yield sender
 
 
 @each_row(("answers", "told"), [
