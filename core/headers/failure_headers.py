@@ -69,6 +69,8 @@ _NO_COUNT_ALONE = ("processing",)
 _COUNTS = ("count", "counter", "attempt", "attempts", "number", "no")
 _COUNTS_BEHIND = ((), *((word,) for word in _COUNTS))
 _MOST_DIGITS = 10
+_HISTORIES = frozenset({"x-death", "x-opt-deaths", "x-first-death-reason", "x-last-death-reason"})
+"""Where RabbitMQ says of what a letter died: who counts retries beside that has given up."""
 _BROKERS_WORDS = ("rejected", "expired", "maxlen", "delivery_limit")
 _NOBODYS = re.compile(
     r"x-death|x-(?:first|last)-death-.*|x-(?:delivery|acquired)-count|x-opt-.*|JMSX.*|_AMQ_.*|__HDR_.*|__\w+"
@@ -321,15 +323,20 @@ def _of_hands(
     names: tuple[str, ...], told: tuple[bool, ...], is_proven: bool, kept: tuple[str, ...]
 ) -> HeaderScrub:
     """Return what goes of letters with these names, of which those that are marked tell something, or do not:
-    as `by_hand` says, which reads what they tell."""
+    as `by_hand` says, which reads what they tell. A count goes beside a topic, too, which proves no death,
+    and one of retries beside a death."""
     found, marked = _of_frameworks(names, False, kept), _marked_names(names)
-    errors = [mark for (_, mark), tells in zip(marked, told, strict=True) if tells and mark.kind == "error"]
-    has_counted = any(tells and mark.kind == "count" for (_, mark), tells in zip(marked, told, strict=True))
-    is_parked = has_counted and any(m.kind == "origin" and m.part in _OF_QUEUES for _, m in marked)
+    telling = [one for one, tells in zip(marked, told, strict=True) if tells]
+    errors = [mark for _, mark in telling if mark.kind == "error"]
+    counts = [(name, mark) for name, mark in telling if mark.kind == "count"]
+    is_parked = bool(counts) and any(
+        m.kind == "origin" and m.part in (*_OF_QUEUES, "topic") for _, m in marked
+    )
     is_explicit = any(mark.explicit for mark in errors) or is_proven or len(marked) > 1
-    if not (errors and is_explicit) and not is_parked:
-        return found
-    hand = {name for name, _ in marked} | {name for name in names if _is_of_a_failure(name)}
+    is_dead = not _HISTORIES.isdisjoint(names)
+    hand = {name for name, mark in counts if is_dead and mark.part == "retries" and mark.explicit}
+    if (errors and is_explicit) or is_parked:
+        hand = {name for name, _ in marked} | {name for name in names if _is_of_a_failure(name)}
     more = {name for name in hand - found.fixed.keys() if not _is_kept(name, kept)}
     return HeaderScrub(found.gone | more, found.fixed)
 

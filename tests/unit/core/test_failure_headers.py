@@ -22,6 +22,7 @@ from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rocketmq import republish as rocketmq
 from dlq.core.headers.failure_headers import (
     ask_values,
+    attempts_of_retries,
     by_hand,
     fix_text,
     mark_of,
@@ -288,8 +289,33 @@ def test_a_replay_takes_away_what_a_hand_wrote_and_nothing_where_none_did(header
     if hand is not None:
         assert {*hand.names} <= taken.gone | taken.fixed.keys()
     else:
-        nobodys = dict.fromkeys(headers, "")
-        assert taken == restart(nobodys)
+        nobodys = restart(dict.fromkeys(headers, ""))
+        retries = {name for name in headers if (attempts_of_retries({name: headers[name]}) or 1) > 1}
+        read = retries if "x-death" in headers else set()
+        assert taken == nobodys._replace(gone=nobodys.gone | read)
+
+
+COUNTED = [
+    (name, beside)
+    for name in ("retryCount", "dlq.retry.count", "x-retries", "x-redelivery-count", "redelivery_count")
+    for beside in ("x-death", "x-opt-deaths", "x-last-death-reason", "x-first-death-reason", "originalTopic")
+]
+
+
+@each_row(
+    ("name", "beside"), [*COUNTED, ("dlq.attempts", "dlq.original.topic"), ("attempts", "originalTopic")]
+)
+def test_a_count_does_not_go_out_with_a_letter_that_died(name: str, beside: str) -> None:
+    """Its consumer would give up at the first failure; beside a topic it may be live, and proves no death."""
+    assert name in restart({name: "3", beside: "rejected"}).gone
+    assert (
+        name not in restart({name: "3", "tenant": "7"}).gone | restart({name: "0", beside: "rejected"}).gone
+    )
+    assert name not in restart({name: "3", beside: "rejected"}, [name]).gone
+
+
+def test_a_business_count_beside_a_death_is_kept() -> None:
+    assert restart({"attempts": "3", "retries": "2", "x-death": "[]"}).gone == frozenset()
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES), max_size=6), st.booleans())
