@@ -69,6 +69,7 @@ _NO_COUNT_ALONE = ("processing",)
 _COUNTS = ("count", "counter", "attempt", "attempts", "number", "no")
 _COUNTS_BEHIND = ((), *((word,) for word in _COUNTS))
 _MOST_DIGITS = 10
+_CUTS = {(x, "truncated") for x in ("value", "body", "payload", "message", "record", "content", "dlq")}
 _HISTORIES = frozenset({"x-death", "x-opt-deaths", "x-first-death-reason", "x-last-death-reason"})
 """Where RabbitMQ says of what a letter died: who counts retries beside that has given up."""
 _BROKERS_WORDS = ("rejected", "expired", "maxlen", "delivery_limit")
@@ -224,6 +225,13 @@ def tells(name: str, value: str) -> bool:
     if mark is not None and mark.kind == "count":
         return any(count.number for count in _read_counts(name, mark, value))
     return bool(value.strip()) and not (value in _BROKERS_WORDS and words_of(name) == ("death", "reason"))
+
+
+@lru_cache(maxsize=4096)
+def names_of_cuts(names: tuple[str, ...]) -> Sequence[str]:
+    """Return those of these names that may say that a body is cut: dlq.value.truncated, bodyTruncated."""
+    told = ((name, words_of(name)) for name in names)
+    return [name for name, words in told if words[-2:] in _CUTS and not {*_ERRORS}.intersection(words)]
 
 
 def attempts_of_retries(headers: Mapping[str, str]) -> int | None:

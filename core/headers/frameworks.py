@@ -349,7 +349,7 @@ BELOW_DLQ = Framework(
 _OTHERS = Framework(gone=[
     # What many write in Spring's way; Sneakers, Phraseanet
     Trace(r"x-error.*|x-last-(?:error|exception|failure).*|x-failure-.*|x-exception|x-attempts?|x-death-count"),
-    Trace(r"x-death-reason|retry_info|worker-message"),
+    Trace(r"x-death-reason|retry_info|worker-message|dlq\.value\.(?:truncated|original\.size)"),
     Trace(r"X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
           r"(?:ErrorDetails|SentToFailureTransport|Redelivery)Stamp"),
     # Rascal nacks what its record says, until x-death shows that nack

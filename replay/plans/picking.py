@@ -20,7 +20,7 @@ from dlq.replay.plans.edits import Edits
 from dlq.replay.plans.letters import Letter, make_outgoing
 from dlq.replay.plans.origins import Origins
 from dlq.replay.plans.owners import Owners
-from dlq.replay.plans.unwrapping import memory_in_body
+from dlq.replay.plans.unwrapping import memory_in_body, why_cut
 from dlq.replay.plans.wanted import Wanted
 from dlq.replay.runs import elsewhere
 from dlq.replay.runs.brokers import Brokers
@@ -264,7 +264,7 @@ class Picker:
         memory = memory_in_body(record)
         if candidate.wrapped is not None:
             return f"{memory}; --unwrap leaves it: {candidate.wrapped} (--edit)"
-        late = self._deadlines(candidate, record, preview)
+        late = {**self._deadlines(candidate, record, preview), **why_cut(record)}
         if preview.unless_named or late or memory:
             unless_named: dict[Any, str] = {**preview.unless_named, **late}
             if memory:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dlq.connectors.jsonl.format import body_fields, parse_line
 from dlq.core.errors import UsageError
 from dlq.core.headers.envelopes import read_envelope, read_error, read_stamps, read_task
-from dlq.core.headers.failure_headers import mark_of, words_of
+from dlq.core.headers.failure_headers import mark_of, names_of_cuts, words_of
 from dlq.core.record import Record
 from dlq.core.runtime import bounded_json
 from dlq.replay.plans.edits import change
@@ -49,6 +49,16 @@ def memory_in_body(record: Record) -> str | None:
     if read_envelope(body):
         return "its body is an envelope that describes the failure, around the message"
     return None
+
+
+def why_cut(record: Record) -> Mapping[Any, str]:
+    """Return why a letter goes back only if it is named, where a mark says that its body is cut."""
+    for told in (record.headers, record.properties):
+        for name in names_of_cuts(tuple(told)):
+            if told[name].lower() in ("true", "1", "yes"):
+                why = f"its body is only the beginning of the message, as {name[:40]} says"
+                return {"letter": f"{why} (--edit changes it)"}
+    return {}
 
 
 def unwrap(record: Record) -> bytes:

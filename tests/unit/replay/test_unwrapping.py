@@ -18,7 +18,7 @@ from dlq.core.headers.failure_headers import strip_failure
 from dlq.core.record import Record
 from dlq.operations.replays.plans import LEFT_OUT
 from dlq.replay.plans import edits, planfile
-from dlq.replay.plans.unwrapping import memory_in_body, unwrap
+from dlq.replay.plans.unwrapping import memory_in_body, unwrap, why_cut
 from dlq.replay.plans.wanted import Wanted
 
 ORDER = '{"id": 7,  "price": 1.10}'
@@ -213,6 +213,32 @@ def test_a_plan_sends_the_message_counts_it_and_shows_it(plan: Planning) -> None
     assert changes.apply(first).body == b'{"id": 7}'
     shown = list(edits.differences(plan.store, header, changes))
     assert shown[:2] == [first.record_id, f"  body: {len(SMALL)} -> 9 bytes"]
+
+
+CUT = "dlq.value.truncated"
+
+
+@each_row("name, value, is_told", [
+    (CUT, "true", True), (CUT, "false", False), ("x-body-truncated", "1", True),
+    ("messageTruncated", "True", True), ("dlq-truncated", "yes", True), ("truncated", "true", False),
+    ("dlq.error.message.truncated", "true", False),
+])  # fmt: skip
+def test_a_mark_says_that_a_body_is_cut(name: str, value: str, is_told: bool) -> None:
+    for marked in ({"headers": {name: value}}, {"properties": {name: value}}):
+        assert bool(why_cut(Record("", "", "", "", "", **marked))) is is_told
+
+
+def test_half_a_message_goes_back_only_if_it_is_named_or_edited_and_without_the_mark(plan: Planning) -> None:
+    [one] = fill(plan.store, 1, headers={CUT: "true", "dlq.value.original.size": "9", "tenant": "7"})
+    for wanted in (Wanted(), Wanted(unwrap=True)):
+        header = plan(wanted)
+        assert header.left_out == {"risky": 1}
+        assert "only the beginning of the message, as dlq.value.truncated says" in " ".join(header.warnings)
+    whole = {"broker_kind": one.broker_kind, "record": {"record_id": one.record_id}, "body_text": "whole"}
+    edit = edits.parse([json.dumps(whole).encode()], "a test")
+    for wanted in (Wanted(where=f"record_id = '{one.record_id}'"), Wanted(edits=edit)):
+        assert ids(plan, plan(wanted)) == [one.record_id]
+    assert strip_failure(one.headers)[0] == {"tenant": "7"}
 
 
 def test_what_is_not_known_stays_risky_with_its_reason_whoever_names_it(plan: Planning) -> None:
