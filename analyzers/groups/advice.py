@@ -263,6 +263,8 @@ ADVICE: tuple[Advice, ...] = (
         "every attempt failed or ended with a crash: find out why in the consumer's log, then replay"),
     Advice(_has(mechanism="retry_loop"), "fix_first",
         "it was refused each time it came round: waiting does not help, fix the consumer, then replay"),
+    Advice(_has(cause="poison_ack", mechanism="framework"), "fix_first",
+        "the consumer refused it for good: the letter itself, or the consumer's log, says why"),
     Advice(_has(cause="poison_ack"), "fix_first",
         "the consumer refused it and gave no reason: its log at that time has it"),
     Advice(lambda _: True, "check_first", "no advice fits its cause"),

@@ -59,7 +59,7 @@ def _retry_loop(letter: Letter, facts: Facts) -> Finding | None:
     is_refused = (rejected.count or 0) > 1 or (first_reason == "rejected" and _came_back(letter))
     if not is_refused and not _has_waited_often(letter, facts):
         return None
-    evidence = f"rejected {rejected.count or 0} x, waited in {_wait_queue(expired)} {expired.count or 0} x"
+    evidence = f"rejected{_times(rejected)}, waited in {_wait_queue(expired)}{_times(expired)}"
     return Finding(evidence, attempts=_loop_attempts(letter), origin=rejected.queue or last.queue)
 
 
@@ -89,6 +89,10 @@ def _loop_attempts(letter: Letter) -> int | None:
     if is_told or letter.exchange is None:
         return rejected.count
     return waits + 1 if first_reason == "rejected" else None
+
+
+def _times(death: Death) -> str:
+    return "" if death.count is None else f" {death.count} x"
 
 
 def _wait_queue(expired: Death) -> str:
@@ -151,12 +155,15 @@ def _delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
 
 
 def _ttl(letter: Letter, _: Facts) -> Finding | None:
-    """the last death is expired (its own TTL or the queue's: the headers do not tell them apart)"""
+    """the last death is expired (its own TTL or the queue's: the headers do not tell them apart); where only
+    the first is known, that may have been its delay"""
     last = history(letter).last
     if last is None or last.reason != "expired":
         return None
     told = [text for text in (death_text(letter), last.original_expiration) if text is not None]
-    return Finding(", original expiration ".join(told), origin=last.queue)
+    is_last = bool(letter.deaths) or "x-last-death-reason" in letter.headers
+    also = None if is_last else ("poison_ack", "redelivery_exhausted")
+    return Finding(", original expiration ".join(told), origin=last.queue, also_possible=also)
 
 
 def _maxlen(letter: Letter, _: Facts) -> Finding | None:

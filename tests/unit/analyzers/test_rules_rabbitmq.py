@@ -119,6 +119,24 @@ def test_evidence_names_what_the_rule_saw(judge: Any) -> None:
     assert not rejected["stale_evidence"]
 
 
+def test_a_first_death_alone_is_not_known_to_be_the_last(judge: Any) -> None:
+    first = {**_first("expired"), "x-first-death-queue": "wait", "x-first-death-exchange": ""}
+    alone, known, last = judge(
+        record(headers=first),
+        died(("expired", "wait", 1), headers=first),
+        record(headers={**first, **_last("expired", "wait")}),
+    )
+    assert [row["cause"] for row in (alone, known, last)] == ["expired"] * 3
+    assert [row["proof"] for row in (alone, known, last)] == ["likely", "proven", "proven"]
+
+
+def test_a_loop_whose_entries_count_nothing_is_told_without_numbers(judge: Any) -> None:
+    """Servers before 3.5 left an entry a death."""
+    rounds = [("rejected", "orders", None), ("expired", "wait", None)] * 3
+    [row] = judge(died(*rounds[:-1], headers=_first("rejected")))
+    assert (row["cause"], row["evidence"]) == ("poison_ack", "rejected, waited in wait")
+
+
 def test_a_lap_is_read_from_the_headers_of_the_replay(judge: Any) -> None:
     rows = judge(
         record(headers={"dlq_replay_lap": "2", "dlq_replay_of": "abc"}),

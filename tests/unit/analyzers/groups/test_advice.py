@@ -30,6 +30,7 @@ ADVISED: list[tuple[Known, str, str]] = [
     (known(None), "check_first", "no advice fits"),
     (known("unknown"), "check_first", "nothing says why"),
     (known(), "fix_first", "gave no reason"),
+    (known(mechanism="framework"), "fix_first", "the letter itself, or"),
     (known(mechanism="retry_loop"), "fix_first", "each time it came round"),
     (known(rule="celery-in-body"), "fix_first", "the memory of its retries lies in its body"),
     (known("application_error", rule="symfony-in-body"), "fix_first", "lies in its body (Symfony's stamps"),
