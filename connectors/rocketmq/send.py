@@ -20,6 +20,8 @@ from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCo
 from dlq.connectors.rocketmq.look.routes import Route, WritableQueue, route_to
 from dlq.connectors.rocketmq.prove.evidence import Lead
 from dlq.connectors.rocketmq.prove.start_offsets import masters
+from dlq.connectors.rocketmq.read.queue import MessageQueue
+from dlq.connectors.rocketmq.read.snapshot import message_at, own_offsets
 from dlq.connectors.rocketmq.records.bodies import COMPRESSED
 from dlq.connectors.rocketmq.republish import (
     RESUME,
@@ -31,6 +33,7 @@ from dlq.connectors.rocketmq.republish import (
 )
 from dlq.connectors.sending import RefusedTogether, WindowedPublisher
 from dlq.core.errors import ConnectionLost, Unreachable
+from dlq.core.record import Record
 
 _GROUP = "dlq-replay"
 """Names us as a producer; brokers keep nothing of it."""
@@ -166,6 +169,8 @@ class _Resume:
                 return Sent(
                     number, "refused", "brokers before 5.3.2 damage a compressed message when they resume it"
                 )
+            if not self._is_there(node, record):
+                return Sent(number, "refused", "it does not lie any more where it was")
             link = self._connect(node)
         except KeyError:
             return Sent(number, "refused", "nothing says where it lies in its broker")
@@ -179,9 +184,16 @@ class _Resume:
             return Sent(number, "in_doubt", str(error))
         finally:
             link.close()
-        if answer.code == ResponseCode.OK:
-            return Sent(number, "confirmed", "its check is resumed; the producer decides")
-        return Sent(number, "refused", f"code {answer.code}: {' '.join(answer.remark.split())[:200]}")
+        outcome, said = outcome_of(answer)
+        return Sent(number, outcome, said or "its check is resumed; the producer decides")
+
+    def _is_there(self, node: str, record: Record) -> bool:
+        """Return whether a half message lies at its place: a broker resumes whatever it finds there."""
+        place = MessageQueue(record.dead_letter_queue, node, record.queue_id or 0)
+        offset = -1 if record.offset is None else record.offset
+        there = message_at(self._cluster, own_offsets(self._cluster, place), offset)
+        told = [record.headers.get(name) for name in ("commitLogOffset", "bornTimestamp")]
+        return there is not None and told == [str(there.commit_log_offset), str(there.born_at)]
 
 
 def _node_of(cluster: Cluster, store_host: str) -> str:

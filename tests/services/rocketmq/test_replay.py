@@ -215,6 +215,19 @@ def test_a_check_is_resumed_and_the_resumption_is_found(rocket: Rocket) -> None:
     assert shown(rocket.connector, letters, rocket.connector.bounds([target])) == ["not_sent"]
 
 
+def test_another_message_in_the_place_of_a_half_message_is_not_resumed(rocket: Rocket) -> None:
+    """A broker that lost its store has others there, and puts back whatever it finds."""
+    record = discarded(rocket)
+    rocket.driver.send(rocket.topic, b"alive")
+    (other,) = rocket.driver.newest(rocket.topic)
+    here = f"{other.store_host.hex().upper()}{other.commit_log_offset:016X}"
+    headers = {**record.headers, "msgId": here, "commitLogOffset": str(other.commit_log_offset)}
+    ends = rocket.driver.end(HALF)
+    (sent,) = replay(rocket, [record._replace(headers=headers)], "resume")
+    assert (sent.outcome, sent.detail) == ("refused", "it does not lie any more where it was")
+    assert rocket.driver.end(HALF) == ends
+
+
 def test_a_compressed_half_message_is_not_resumed_where_that_damages_it(rocket: Rocket) -> None:
     record = discarded(rocket)._replace(flags=1)
     (sent,) = replay(rocket, [record], "resume")

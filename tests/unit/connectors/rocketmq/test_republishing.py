@@ -1,5 +1,6 @@
 """What a RocketMQ letter looks like on its way back, without a broker."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
-from dlq.connectors.base import Outgoing, SendPreview, Target
+from dlq.connectors.base import Outgoing, SendPreview, Target, keep_no_mark
 from dlq.connectors.rocketmq.link.message import BATCH, encode_properties, parse_properties
 from dlq.connectors.rocketmq.link.remoting import Frame
 from dlq.connectors.rocketmq.republish import message_of, preview, queue_by_hash, target_of, unique_key_of
-from dlq.connectors.rocketmq.send import outcome_of
+from dlq.connectors.rocketmq.send import _Resume, outcome_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -224,3 +225,17 @@ def test_result_codes_mean_what_the_broker_did(code: int, remark: str, expected:
 def test_an_empty_body_that_the_broker_stumbles_over_is_refused() -> None:
     answer = Frame(1, 1, True, 0, "java.lang.NullPointerException", {}, b"")
     assert outcome_of(answer, is_empty=True)[0] == "refused"
+
+
+@each_row(("code", "expected"), [(0, "confirmed"), (1, "in_doubt"), (16, "refused")])
+def test_a_resumed_check_that_ends_in_an_error_without_a_name_may_have_been_stored(
+    monkeypatch: pytest.MonkeyPatch, code: int, expected: str
+) -> None:
+    """A broker says "put message back failed" of all that is not PUT_OK, such as a quorum that is late."""
+    answer = Frame(code, 1, True, 0, "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.", {}, b"")
+    link: Any = SimpleNamespace(call=lambda *_: answer, close=lambda: None)
+    cluster: Any = SimpleNamespace(masters=lambda **_: {"broker-a": "h:1"})
+    monkeypatch.setattr(_Resume, "_is_there", lambda *_: True)
+    half = record("RMQ_SYS_TRANS_HALF_TOPIC", headers={"storeHost": "h:1", "msgId": "0" * 32})
+    letter = Outgoing(0, half, Target("resume", "orders"), PROVENANCE)
+    assert _Resume(cluster, lambda _: link).send(letter, keep_no_mark).outcome == expected
