@@ -23,7 +23,7 @@ from dlq.connectors.rocketmq.link.message import (
 )
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.commits import Ended, committed_among
-from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, pull_fields, scan_queue
+from dlq.connectors.rocketmq.read.queue import PULLED, MessageQueue, PullScan, Step, pull_fields, scan_queue
 from dlq.core.headers.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
 
 _IN_FLIGHT = 64
@@ -105,6 +105,8 @@ def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[Store
         steps: Iterable[Step] = ()
         if answer.code == ResponseCode.NO_TOPIC:
             steps = scan_queue(link, place, first, last + 1)
+        elif answer.code not in PULLED:
+            raise refusal(node, answer)
         elif first < highest and last >= lowest:
             steps = PullScan(link, place, max(first, lowest), min(last + 1, highest), 2**24)
         for step in steps:

@@ -220,13 +220,14 @@ def _is_run(messages: Sequence[bytes], first: int, stop: int) -> bool:
     return bool(offsets) and offsets[-1] < stop and offsets == list(range(first, first + len(offsets)))
 
 
-_PROGRESS = (
+PULLED = (
     remoting.ResponseCode.OK,
     remoting.ResponseCode.PULL_NOT_FOUND,
     remoting.ResponseCode.PULL_AGAIN,
     remoting.ResponseCode.PULL_MOVED,
-    remoting.ResponseCode.BUSY,
 )
+"""A pull was looked at: what does not come with it is not there."""
+_PROGRESS = (*PULLED, remoting.ResponseCode.BUSY)
 
 
 def _messages(answer: remoting.Frame, place: MessageQueue) -> list[bytes]:
@@ -280,12 +281,24 @@ def _positions(link: Link, place: MessageQueue, at: int, count: int) -> tuple[li
     """Commit log offsets of some queue entries, and the offset of the first of them."""
     fields = {"topic": place.topic, "queueId": place.queue, "index": at, "count": count}
     answer = link.call(remoting.RequestCode.QUERY_QUEUE, fields)
-    if answer.code == remoting.ResponseCode.NO_PERMISSION:
-        raise refusal(place.node, answer)
+    _check_looked_up(place, answer)
     with remoting.understood(place.node):
         document = answer.document()
         positions = [remoting.long(entry["physicOffset"]) for entry in document.get("queueData") or ()]
         return positions, max(at, remoting.long(document.get("minQueueIndex") or 0)) if not positions else at
+
+
+def _check_looked_up(place: MessageQueue, answer: remoting.Frame) -> None:
+    """Raise BrokerError for an error that does not say that something is gone: a broker is busy, or does not
+    know our key any more, and has what it was asked for."""
+    is_gone = answer.code == remoting.ResponseCode.SYSTEM_ERROR and any(s in answer.remark for s in _GONE)
+    if answer.code != remoting.ResponseCode.OK and not is_gone:
+        raise refusal(place.node, answer)
+
+
+_GONE = "can not find message by the offset", "is not exist!"
+"""What brokers remark of a message, or a queue, that is not there (QueryMessageProcessor,
+AdminBrokerProcessor)."""
 
 
 def _view(link: Link, place: MessageQueue, positions: Sequence[int]) -> list[bytes | None]:
@@ -295,8 +308,7 @@ def _view(link: Link, place: MessageQueue, positions: Sequence[int]) -> list[byt
     }
     found: list[bytes | None] = [None] * len(positions)
     for number, answer in link.answers(asked):
-        if answer.code == remoting.ResponseCode.NO_PERMISSION:
-            raise refusal(place.node, answer)
+        _check_looked_up(place, answer)
         messages = _messages(answer, place)
         found[number] = messages[0] if len(messages) == 1 else None
     return found

@@ -14,6 +14,7 @@ from dlq.connectors.rocketmq.link.message import StoredMessage, parse, queue_off
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.queue import (
     BY_STORE,
+    PULLED,
     ROOM,
     MessageQueue,
     PullScan,
@@ -119,6 +120,8 @@ def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMe
     with understood(str(place)):
         if offsets.pullable:
             answer = cluster.call(place.node, RequestCode.PULL, pull_fields(place, offset, 1))
+            if answer.code not in PULLED:
+                raise refusal(place.node, answer)
             found = split(answer.body) if answer.code == ResponseCode.OK else []
         else:
             steps = scan_queue(cluster.link(place.node), place, offset, offset + 1)

@@ -4,6 +4,7 @@ import json
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from support.rows import each_row
 
 from dlq.connectors.base import Gap
 from dlq.connectors.rocketmq.link.connection import Link
-from dlq.connectors.rocketmq.link.message import queue_offset
+from dlq.connectors.rocketmq.link.message import StoredMessage, queue_offset
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode
+from dlq.connectors.rocketmq.read.outcomes import Outcomes
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, scan_queue
+from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at
 from dlq.connectors.rocketmq.read.topics import gather
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.headers.rocketmq_topics import OP_TOPIC
 
 PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)
 
@@ -71,13 +75,51 @@ def test_what_the_broker_moves_past_is_a_gap() -> None:
 def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> None:
     def reply(code: int, fields: Mapping[str, Any]) -> Frame:
         if code == RequestCode.VIEW_MESSAGE:
-            return answer(ResponseCode.SYSTEM_ERROR)
+            return answer(ResponseCode.SYSTEM_ERROR, remark="can not find message by the offset, 7")
         entries = [{"physicOffset": n} for n in range(fields["count"])]
         return answer(ResponseCode.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
 
     link = Broker(reply)
     (step,) = gather(scan_queue(link, PLACE, 5, 205), 2_000, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])
+
+
+@each_row("refused", [RequestCode.QUERY_QUEUE, RequestCode.VIEW_MESSAGE])
+@each_row(("code", "remark"), [
+    (ResponseCode.BUSY, "[OVERLOAD]system busy"),
+    (ResponseCode.SYSTEM_ERROR, "org.apache.rocketmq.acl.common.AclException: Check signature failed"),
+    (ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException"),
+])  # fmt: skip
+def test_what_an_index_does_not_show_for_another_reason_than_that_it_is_gone_is_no_gap(
+    code: ResponseCode, remark: str, refused: RequestCode
+) -> None:
+    def reply(asked: int, _: Mapping[str, Any]) -> Frame:
+        found = answer(ResponseCode.OK, json.dumps({"queueData": [{"physicOffset": 0}]}).encode())
+        return answer(code, remark=remark) if asked == refused else found
+
+    with pytest.raises(BrokerError, match="broker-a refused with code"):
+        [*scan_queue(Broker(reply), PLACE, 5, 205)]
+
+
+def test_a_queue_that_a_broker_does_not_have_is_a_gap() -> None:
+    link = Broker(lambda *_: answer(ResponseCode.SYSTEM_ERROR, remark="0@%DLQ%pay is not exist!"))
+    (step,) = scan_queue(link, PLACE, 5, 205)
+    assert ([*step.messages], step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])
+
+
+def test_a_broker_that_does_not_look_has_not_said_that_nothing_is_there() -> None:
+    """A queue that was made again would pass for the one that was read, and a commit for a rollback."""
+    busy = answer(ResponseCode.BUSY, remark="[OVERLOAD]system busy")
+    cluster: Any = SimpleNamespace(call=lambda *_: busy)
+    with pytest.raises(BrokerError, match="refused with code 2"):
+        message_at(cluster, QueueOffsets(PLACE, 0, 9), 3)
+    with pytest.raises(BrokerError, match="refused with code 2"):
+        Outcomes(cluster).real_messages(Broker(lambda *_: busy), "broker-a", [op(7)])
+
+
+def op(half: int) -> StoredMessage:
+    """An op record that ends a half message."""
+    return StoredMessage(OP_TOPIC, 0, 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, b"%d," % half, b"")
 
 
 def stored(offset: int, size: int) -> bytes:
