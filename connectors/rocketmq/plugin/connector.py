@@ -102,9 +102,13 @@ class RocketConnector(base.Connector):
         }
         queues = [{**offsets._asdict(), "place": str(offsets.place)} for offsets in found]
         topology: dict[str, Any] = {"brokers": known, "queues": queues}
-        return RocketReading(
-            cluster, request, plan, topology, Outcomes(cluster) if source.transactions else None
-        )
+        halves = {
+            one.place.place.node: (request.resume.get(one.key, 0), one.start)
+            for one in plan.ranges
+            if one.place.place.topic == HALF
+        }
+        outcomes = Outcomes(cluster, halves) if source.transactions else None
+        return RocketReading(cluster, request, plan, topology, outcomes)
 
     def target_of(self, record: Record, to: str) -> base.Target | None:
         """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""

@@ -7,7 +7,7 @@ message by the time its op record is read. Rollbacks write none.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from dlq.connectors import deadline
@@ -38,8 +38,10 @@ Key = tuple[str, str]
 class Outcomes:
     """Looks up each transaction of a reading once, and once more when it has ended."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, brought: Mapping[str, tuple[int, int]]) -> None:
+        """`brought`: broker -> before which offset earlier pulls brought half messages, and from which on
+        this one does."""
+        self._cluster, self._brought = cluster, brought
         self._is_found: dict[tuple[str, Key], bool] = {}
         self.untold: set[str] = set()
         """Brokers where a transaction has ended of which nothing shows how."""
@@ -54,6 +56,9 @@ class Outcomes:
         ops = [m for m in messages if m.topic == OP_TOPIC]
         ends = {offset: m.commit_log_offset for m in ops for offset in finished_offsets(m.body)}
         ended = [m for m in _at_offsets(link, node, sorted(ends)) if m.queue_offset in ends]
+        reached, start = self._brought[node]
+        if any(not reached <= offset < start for offset in ends.keys() - {m.queue_offset for m in ended}):
+            self.untold.add(node)  # with a half message that the archive has, what lay behind it may be gone
         if len(self._is_found) > _REMEMBERED:
             self._is_found.clear()
         keys = {(node, key) for key in map(_key, [*halves, *ended]) if key} - self._is_found.keys()

@@ -114,12 +114,31 @@ def test_a_broker_that_does_not_look_has_not_said_that_nothing_is_there() -> Non
     with pytest.raises(BrokerError, match="refused with code 2"):
         message_at(cluster, QueueOffsets(PLACE, 0, 9), 3)
     with pytest.raises(BrokerError, match="refused with code 2"):
-        Outcomes(cluster).real_messages(Broker(lambda *_: busy), "broker-a", [op(7)])
+        Outcomes(cluster, {"broker-a": (0, 0)}).real_messages(Broker(lambda *_: busy), "broker-a", [op(7)])
+
+
+@each_row(("reached", "start", "is_untold"), [
+    (8, 50, True),
+    (7, 50, False),  # it was gone before it was read
+    (0, 50, False),
+    (0, 7, True),
+])  # fmt: skip
+def test_of_a_half_message_that_was_brought_and_is_gone_nothing_shows_that_it_was_rolled_back(
+    reached: int, start: int, is_untold: bool
+) -> None:
+    """A full disk takes a log from its start before its time: with the half message what a commit wrote."""
+    link = Broker(lambda *_: answer(ResponseCode.PULL_MOVED, minOffset=50, maxOffset=90, nextBeginOffset=50))
+    outcomes = Outcomes(NO_CLUSTER, {"broker-a": (reached, start)})
+    assert outcomes.real_messages(link, "broker-a", [op(7)]) == []
+    assert outcomes.untold == ({"broker-a"} if is_untold else set())
 
 
 def op(half: int) -> StoredMessage:
     """An op record that ends a half message."""
     return StoredMessage(OP_TOPIC, 0, 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, b"%d," % half, b"")
+
+
+NO_CLUSTER: Any = None
 
 
 def stored(offset: int, size: int) -> bytes:
