@@ -39,7 +39,13 @@ from dlq.core.headers.failure_headers import (
     tells,
 )
 from dlq.core.headers.frameworks import Inside
-from dlq.core.headers.kafka_headers import SHARE_GROUP, SPRING_RETRY, TELL_THE_PARTITION, died_at
+from dlq.core.headers.kafka_headers import (
+    OF_SHARE_GROUP,
+    SHARE_GROUP,
+    SPRING_RETRY,
+    TELL_THE_PARTITION,
+    died_at,
+)
 from dlq.core.headers.provenance import REPLAY_PREFIX
 from dlq.core.record import Record
 
@@ -214,6 +220,12 @@ def _is_null(record: Record) -> bool:
     return bool((record.flags or 0) & VALUE_WAS_NULL) and record.body_size == 0
 
 
+def _lacks_its_original(record: Record, sent: Sent) -> bool:
+    """Return whether it is a pointer of a share group to what was not had, or was not looked for."""
+    is_bare = _is_null(record) and sent.key is None and OF_SHARE_GROUP.offset in sent.names
+    return is_bare or bool((record.flags or 0) & UNRESOLVED)
+
+
 def _partition(record: Record, sent: Sent) -> int | None:
     """Return the partition of its origin in which it died."""
     headers = chain(zip(sent.names, sent.values, strict=True), sent.around)
@@ -291,7 +303,7 @@ def preview(letter: Outgoing, told: Told) -> SendPreview:
     stripped = taken.stripped
     if taken.unsayable:
         return SendPreview(stripped, taken.unsayable)
-    if (record.flags or 0) & UNRESOLVED:
+    if _lacks_its_original(record, sent):
         pointer = record.properties.get("pointer", "its original was not had")
         return SendPreview(stripped, f"it points to a record that is not in it: {pointer}")
     if told.is_compacted and sent.key is None:

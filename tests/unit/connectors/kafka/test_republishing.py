@@ -100,6 +100,7 @@ def test_a_target_is_a_topic() -> None:
 
 NULL = RawRecord(b"k", [], is_null=True)
 GONE = {"pointer": "gone: x"}
+POINTER = RawRecord(None, [*POINTED, ("__dlq.errors.offset", b"7")], is_null=True)
 
 
 @each_row(("record", "is_compacted", "problem", "to_name"), [
@@ -111,6 +112,10 @@ GONE = {"pointer": "gone: x"}
     (dead(RawRecord(None, []), flags=VALUE_WAS_NULL, body=b""), False, None, set()),
     (dead(RawRecord(None, [])), True, "without a key", set()),
     (dead(flags=UNRESOLVED | VALUE_WAS_NULL, body=b"", properties=GONE), False, "gone: x", set()),
+    # It was read with resolve = false, or imported, so nobody looked for what it points to.
+    (dead(POINTER, flags=VALUE_WAS_NULL, body=b""), False, "its original was not had", set()),
+    (dead(POINTER, flags=VALUE_WAS_NULL, body=b"edited"), False, None, set()),
+    (dead(POINTER._replace(is_null=False), flags=0, body=b""), False, None, set()),
     (dead(raw_properties=b"\1\0"), False, "no block", set()),
 ])  # fmt: skip
 def test_what_would_harm_is_left_out_or_asked_for_by_name(
