@@ -57,12 +57,15 @@ def _shown_settings(settings: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def time_left(settings: Mapping[str, str] | None, oldest: Sequence[int]) -> float | None:
-    """Return seconds until the oldest letter may be deleted, by its own time; infinite where nothing is."""
+    """Return seconds until the oldest letter may be deleted, by its own time; infinite where nothing is, None
+    where nobody knows."""
     retention = number_in(settings or {}, "retention.ms")
     if settings is None or retention is None:
         return None
-    if retention < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
-        return float("inf")
+    deletes = "delete" in settings.get("cleanup.policy", "delete")
+    if retention < 0 or not deletes:
+        by_size = deletes and number_in(settings, "retention.bytes") not in (None, -1)
+        return None if by_size else float("inf")
     return min((at + retention for at in oldest), default=float("inf")) / 1000 - time.time()
 
 

@@ -46,6 +46,16 @@ def test_a_setting_that_is_no_number_is_not_known(odd: str) -> None:
     assert number_in({"a": "-1"}, "a") == -1
 
 
+@each_row(("settings", "seconds"), [
+    ({}, float("inf")), ({"retention.bytes": "-1"}, float("inf")), ({"retention.bytes": "0"}, None),
+    ({"retention.bytes": "9", "cleanup.policy": "compact"}, float("inf")),
+])  # fmt: skip
+def test_letters_that_leave_by_the_size_of_their_topic_do_not_stay_for_ever(
+    settings: dict[str, str], seconds: float | None
+) -> None:
+    assert time_left({"retention.ms": "-1", **settings}, [1]) == seconds
+
+
 def test_a_log_that_shows_its_beginning_for_ever_is_not_followed() -> None:
     """Whatever is asked for, offset 0 is there, whole."""
     with Server(kafka({broker.FETCH: broker.fetched(broker.batch(0, [], last=0, count=1))})) as server:
