@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -213,6 +214,13 @@ class Cluster(Clients):
         told = self._describe(name, f"topic {name} on {self.name}")
         may = told.authorized_operations
         return Topic(name, str(told.topic_id), len(told.partitions), not may or AclOperation.READ in may)
+
+    def find_topic(self, name: str) -> Topic | None:
+        """Describe a topic; None where it is not there. A broker that has just started may know none."""
+        for _ in patience.tries(patience.REPLY):
+            with suppress(NotFound):
+                return self.topic(name)
+        return None
 
     def leader(self, place: Place) -> tuple[str, int]:
         """Host and port of the broker that serves a partition. Raises BrokerError."""

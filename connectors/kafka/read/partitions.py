@@ -209,10 +209,8 @@ class KafkaReading(LogReading):
         """Return whether the topic that was begun is not there any more. What was not read of it is a gap
         then; of what was read under its name some may be of the one that was made again, which is read
         anew."""
-        try:
-            is_another = self._cluster.topic(topic).id != self._ids[topic]
-        except NotFound:
-            is_another = True
+        found = self._cluster.find_topic(topic)
+        is_another = found is None or found.id != self._ids[topic]
         if is_another and topic not in self._deleted:
             self._deleted.add(topic)
             self.complete, self.notes = False, [*self.notes, _DELETED.format(for_terminal(topic))]

@@ -17,7 +17,7 @@ from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.read.odd_headers import OddHeaders
 from dlq.connectors.kafka.records.columns import Letters, Original, raw_of
 from dlq.connectors.kafka.records.header_texts import texts_of
-from dlq.core.errors import BrokerError, NotFound
+from dlq.core.errors import BrokerError
 from dlq.core.headers.kafka_headers import SHARE_GROUP
 from dlq.core.runtime import patience
 
@@ -80,12 +80,8 @@ class Pointers:
 
     def _topic(self, name: str) -> Topic | None:
         if name not in self._topics:
-            try:
-                topic = self._topics[name] = self._cluster.topic(name)
-            except NotFound:
-                self._topics[name] = None
-                return None
-            if (key := self._key(topic)) not in self._resume:
+            topic = self._topics[name] = self._cluster.find_topic(name)
+            if topic is not None and (key := self._key(topic)) not in self._resume:
                 self._news[key] = self._moment
         return self._topics[name]
 

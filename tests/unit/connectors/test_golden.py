@@ -66,7 +66,7 @@ from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, checkpoint_of
 from dlq.connectors.rocketmq.read.snapshot import plan_of as rocketmq_plan_of
 from dlq.connectors.rocketmq.records.messages import record_maker as rocketmq_record_maker
 from dlq.core.brokers import resolve
-from dlq.core.errors import BrokerError, NotFound
+from dlq.core.errors import BrokerError
 from dlq.core.record import Death, Record
 from dlq.core.settings import Source
 
@@ -286,10 +286,8 @@ class ClusterOfOriginals:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
 
-    def topic(self, name: str) -> Topic:
-        if name not in TOPICS:
-            raise NotFound(name)
-        return TOPICS[name]
+    def find_topic(self, name: str) -> Topic | None:
+        return TOPICS.get(name)
 
     def leader(self, place: KafkaPlace) -> tuple[str, int]:
         raise BrokerError(f"nobody leads {place}, so the client library's headers are taken")
