@@ -159,8 +159,8 @@ class KafkaReading(LogReading):
         return is_run
 
     def _is_letter(self, progress: _Progress, offset: int) -> bool:
-        """Return whether a record is of the snapshot; all before it is known then, too."""
-        is_letter = offset < progress.end
+        """Return whether a record is of the snapshot, and is not taken; all before it is known then, too."""
+        is_letter = progress.at <= offset < progress.end
         self._move(progress, offset, 1 if is_letter else 0)
         return is_letter
 

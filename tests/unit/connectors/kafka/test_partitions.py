@@ -1,15 +1,74 @@
-"""Reading partitions, without a broker: nothing is given up too early."""
+"""Reading partitions, without a broker: what comes is taken once, and nothing is given up too early."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, Message
 from support.rows import each_row
 
-from dlq.connectors.kafka.look.cluster import Cluster, Topic
-from dlq.connectors.kafka.plugin.description import KafkaBroker
-from dlq.core.errors import NotFound
+from dlq.connectors.base import Gap, ReadRequest
+from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
+from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
+from dlq.connectors.kafka.read.partitions import KafkaReading
+from dlq.connectors.kafka.read.snapshot import plan_of
+from dlq.core.errors import BrokerError, NotFound
 
-DEAD = Topic("dead", "4nLo", 2)
+DEAD, FIRST, SECOND = Topic("dead", "4nLo", 2), Place("dead", 0), Place("dead", 1)
+
+
+class Partitions:
+    """A cluster and its consumer: from where it is asked to read, and what comes."""
+
+    id, name = "cluster", "shop"
+
+    def __init__(self, *batches: Sequence[Message]) -> None:
+        self._batches, self.starts = deque(batches), list[tuple[int, ...]]()
+
+    def consumer(self, _settings: object) -> "Partitions":
+        return self
+
+    def assign(self, places: Sequence[Any]) -> None:
+        self.starts.append(tuple(place.offset for place in places))
+
+    def incremental_unassign(self, _places: object) -> None:
+        """A partition is done with."""
+
+    def consume(self, _most: int, _wait: float) -> Sequence[Message]:
+        return self._batches.popleft()
+
+    def find_topic(self, _name: str) -> Topic:
+        return DEAD
+
+    topic = find_topic
+
+    def logs(self, _topics: object) -> list[Log]:
+        return [Log(FIRST, 2, 3, 3), Log(SECOND, 0, 3, 3)]
+
+    def leader(self, place: Place) -> Any:
+        raise BrokerError(f"nobody leads {place}, so the client library's headers are taken")
+
+
+def message(place: Place, offset: int) -> Message:
+    return Message(*place, offset, None, b"%d" % offset, None, None, (1, 1))
+
+
+def test_what_comes_with_the_news_that_retention_was_faster_is_taken_once() -> None:
+    """All partitions are read anew from there, and so are those whose letters came in the same batch."""
+    gone = Message(*FIRST, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
+    second = [message(SECOND, offset) for offset in range(3)]
+    cluster: Any = Partitions([gone, *second[:2]], second[:1], [second[1], message(FIRST, 2), second[2]])
+    plan = plan_of("cluster", [DEAD], [Log(FIRST, 0, 3, 3), Log(SECOND, 0, 3, 3)], {})
+    request = ReadRequest(KafkaSource("s", "shop", topic="dead"), "drain", "p")
+    reading = KafkaReading(cluster, request, plan, {}, {"dead": "4nLo"}, None)
+    batches = [*reading.batches()]
+    found = [(one.queue_id, one.offset) for batch in batches for one in batch.records]
+    assert found == [(1, 0), (1, 1), (0, 2), (1, 2)]
+    assert [gap for batch in batches for gap in batch.gaps] == [
+        Gap("dead-0", 0, 2, "dead@cluster/4nLo:0", is_counted=True)
+    ]
+    assert (cluster.starts, reading.snapshot, batches[-1].position) == ([(0, 0), (2, 0)], 6, 4)
 
 
 @each_row(("answers", "found"), [([True], True), ([False, False, True], True), ([False] * 99, False)])
