@@ -181,7 +181,8 @@ class KafkaPublisher(WindowedPublisher):
         if error.code() in _OF_THE_BATCH:
             self.answers.append(RefusedTogether(number, said))
         elif error.code() in _REFUSED:
-            self.answers.append(Sent(number, "refused", said))
+            # What the library itself says is not there any more it may have sent before, without an answer.
+            self.answers.append(Sent(number, "refused" if error.code() > 0 else "in_doubt", said))
         else:
             self.answers.append(Sent(number, "in_doubt", said))
             made_wait = self._cluster.made_to_wait("send with --rate, or raise producer_byte_rate")

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from support.brokers import hostile_kafka as broker
 from support.brokers.hostile_kafka import Answer, kafka, many, settings, text
 from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import PATIENCE, UNHURRIED
 
-from dlq.connectors.base import Target
+from dlq.connectors.base import SendRequest, Target
 from dlq.connectors.kafka.link.connection import Access
 from dlq.connectors.kafka.look.cluster import Place, Topic, number_in
 from dlq.connectors.kafka.look.doctor import _warnings, time_left
@@ -126,6 +127,21 @@ def test_ends_that_cannot_be_true_are_no_letters_that_are_lost(lie: str) -> None
         pytest.raises(BrokerError, match=r"^t-0: |waiting for controller"),
     ):
         look(connected(server).cluster, "t")
+
+
+@each_row(("code", "outcome"), [
+    (KafkaError.TOPIC_AUTHORIZATION_FAILED, "refused"),
+    (KafkaError._MSG_TIMED_OUT, "in_doubt"),
+    # After half a minute without the topic: an earlier request may have been stored, and its answer lost.
+    (KafkaError._UNKNOWN_PARTITION, "in_doubt"),
+    (KafkaError._UNKNOWN_TOPIC, "in_doubt"),
+])  # fmt: skip
+def test_what_the_library_gives_up_by_itself_may_have_been_stored(code: int, outcome: str) -> None:
+    with Server(kafka({})) as server:
+        publisher = connected(server).publisher(SendRequest("plan", 1))
+        publisher._note_answer(1, 0, KafkaError(code), None)
+        publisher.close()
+    assert [answer[:2] for answer in publisher.answers] == [(1, outcome)]
 
 
 def names(first: str, *others: str) -> Answer:
