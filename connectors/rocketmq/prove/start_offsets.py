@@ -5,7 +5,7 @@ writable queue then has to answer, whatever the name servers say by now.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dlq.connectors.base import Evidence, Target
@@ -21,7 +21,7 @@ from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, offs
 from dlq.connectors.rocketmq.republish import topic_of
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, BrokerError
-from dlq.core.headers.rocketmq_topics import HALF
+from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, HALF, RETRY
 from dlq.core.runtime import patience
 
 _UNTOLD = "untold"
@@ -85,7 +85,7 @@ def bounds(cluster: Cluster, targets: Iterable[Target]) -> Evidence:
     places = [
         place
         for topic in sorted({topic_of(target) for target in targets})
-        for place in _places(cluster, topic)
+        for place in _with_dead(_places(cluster, topic))
     ]
     found: dict[str, int] = {KEPT: now()} if places else {}
     for place in places:
@@ -132,6 +132,13 @@ def _places(cluster: Cluster, topic: str) -> list[MessageQueue]:
     return [MessageQueue(topic, node, queue) for node, queue in writable_queues(cluster, topic)]
 
 
+def _with_dead(places: Collection[MessageQueue]) -> list[MessageQueue]:
+    """Add where brokers since 5.1 put at once what is sent to a group that consumes in order: among its dead
+    letters (SendMessageProcessor.handleRetryAndDLQ)."""
+    groups = {(one.topic.removeprefix(RETRY), one.node) for one in places if one.topic.startswith(RETRY)}
+    return sorted({*places, *(MessageQueue(f"{DEAD_LETTERS}{group}", node, 0) for group, node in groups)})
+
+
 def _end_of(cluster: Cluster, place: MessageQueue) -> QueueEnd:
     offsets = _offsets(cluster, place)
     if offsets is None:
@@ -141,13 +148,15 @@ def _end_of(cluster: Cluster, place: MessageQueue) -> QueueEnd:
 
 def _offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
     """Return None where the user may not look."""
+    empty: QueueOffsets | None = None
     for ask in (offsets_of, unpulled_offsets):
         try:
             if found := ask(cluster, place):
                 return found
+            empty = QueueOffsets(place, 0, 0)  # its broker has no such topic yet
         except AccessDenied:
             continue
-    return None
+    return empty
 
 
 def _last_before(cluster: Cluster, offsets: QueueOffsets, end: int) -> int | None:
@@ -204,7 +213,7 @@ class Since:
     def _known_queues(self, topic: str) -> list[MessageQueue]:
         """Return queues that could be written to then, or can now."""
         then = list_queues(self._before, topic)
-        return sorted({*then, *_places(self._cluster, topic)}) if then else []
+        return _with_dead({*then, *_places(self._cluster, topic)}) if then else []
 
     def _ranges(self, places: Iterable[MessageQueue], doubts: list[str]) -> list[Range]:
         found = []

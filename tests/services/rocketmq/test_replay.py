@@ -1,5 +1,6 @@
 """Sending letters back into real RocketMQ brokers, and knowing whether they arrived."""
 
+import json
 import zlib
 
 import pytest
@@ -53,6 +54,24 @@ def test_the_failed_group_alone_gets_it_again(rocket: Rocket) -> None:
     assert parse_properties(message.properties)["RETRY_TOPIC"] == rocket.topic
     assert message.reconsume_times == 0
     assert rocket.driver.end(rocket.topic) == before
+
+
+def test_what_a_broker_puts_among_the_dead_letters_of_an_ordered_group_is_found_there(rocket: Rocket) -> None:
+    record, target, is_newest = dead(rocket), Target("group", rocket.group), rocket.cluster.version >= "5"
+    rocket.driver.read_retries(rocket.group)
+    eventually(lambda: rocket.connector.missing_targets([target]) == {})
+    queues = [{"topic": rocket.topic, "brokerName": "broker-a", "queueId": 0}]
+    locked = {"consumerGroup": rocket.group, "clientId": "c", "mqSet": queues}
+    rocket.driver.ok(LOCK_QUEUES, {}, json.dumps(locked).encode())
+    letters, before = outgoing([record], target, now()), rocket.connector.bounds([target])
+    assert shown(rocket.connector, letters, before) == ["not_sent"]
+    (sent,) = published(rocket.connector, letters)
+    assert sent.outcome == "confirmed"
+    assert eventually(lambda: rocket.driver.end(f"%DLQ%{rocket.group}")) == 1 + is_newest
+    assert shown(rocket.connector, letters, before) == ["sent"]
+
+
+LOCK_QUEUES = 41
 
 
 def test_a_group_that_reads_but_not_its_retry_topic_is_refused_and_has_no_consumers(rocket: Rocket) -> None:
