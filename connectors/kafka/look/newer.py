@@ -176,13 +176,13 @@ def _look(cluster: Cluster, left: dict[Place, _Scan], search: NewerSearch) -> No
 
 def _take(consumer: Consumer, left: dict[Place, _Scan], place: Place, message: Any) -> None:
     """Take a message, or an event, of a partition; one that is done leaves."""
-    scan, error, why = left[place], message.error(), ""
-    if error is None:
+    scan, why = left[place], ""
+    if message.error() is None:
         scan.take(message)
         is_done = message.offset() + 1 >= scan.log.stable or not scan.waiting
     else:
         try:
-            is_done = ends(error, place)
+            is_done = ends(message, place, scan.log.stable)
         except BrokerError as failed:
             is_done, why = True, str(failed)
     if is_done:

@@ -157,13 +157,12 @@ def find_between(
                 raise cluster.silence()
             for message in messages:
                 place = Place(message.topic() or "", message.partition() or 0)
-                error = message.error()
-                if error is None:
+                if message.error() is None:
                     headers = said_headers(message)
                     found |= {value for name, value in headers if name == REPLAY_ID and value in sought}
                     is_done = (message.offset() or 0) + 1 >= spans[place][1]
                 else:
-                    is_done = ends(error, place)
+                    is_done = ends(message, place, spans.get(place, (0, 0))[1])
                 if is_done:
                     at.pop(place, None)
     return found
@@ -177,10 +176,12 @@ def said_headers(message: Any) -> Any:
         return ()
 
 
-def ends(error: KafkaError, place: Place) -> bool:
-    """Return whether an event is the end of a partition. Raises BrokerError for a log that cannot be read."""
+def ends(message: Any, place: Place, end: int) -> bool:
+    """Return whether an event is the end of a partition, which was at `end`: a new leader shows less for a
+    moment. Raises BrokerError for a log that cannot be read."""
+    error = message.error()
     if error.code() == KafkaError._PARTITION_EOF:
-        return True
+        return message.offset() is None or bool(message.offset() >= end)
     if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
         return False
     raise BrokerError(f"{place} could not be looked through: {error.name()}")

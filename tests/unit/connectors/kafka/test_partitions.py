@@ -11,6 +11,7 @@ from support.rows import each_row
 from dlq.connectors.base import Gap, ReadRequest
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
+from dlq.connectors.kafka.prove.search import find_between
 from dlq.connectors.kafka.read.partitions import KafkaReading
 from dlq.connectors.kafka.read.snapshot import plan_of
 from dlq.core.errors import BrokerError, NotFound
@@ -26,8 +27,11 @@ class Partitions:
     def __init__(self, *batches: Sequence[Message]) -> None:
         self._batches, self.starts = deque(batches), list[tuple[int, ...]]()
 
-    def consumer(self, _settings: object) -> "Partitions":
+    def consumer(self, *_: object) -> "Partitions":
         return self
+
+    def close(self) -> None:
+        """No connection is held."""
 
     def assign(self, places: Sequence[Any]) -> None:
         self.starts.append(tuple(place.offset for place in places))
@@ -69,6 +73,14 @@ def test_what_comes_with_the_news_that_retention_was_faster_is_taken_once() -> N
         Gap("dead-0", 0, 2, "dead@cluster/4nLo:0", is_counted=True)
     ]
     assert (cluster.starts, reading.snapshot, batches[-1].position) == ([(0, 0), (2, 0)], 6, 4)
+
+
+def test_what_a_new_leader_shows_for_a_moment_is_not_the_end_of_a_search() -> None:
+    early = Message(*FIRST, offset=1, error=KafkaError(KafkaError._PARTITION_EOF))
+    late = Message(*FIRST, 2, None, b"", [("dlq_replay_id", b"mine")])
+    of_no_partition = Message("", 0, error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    cluster: Any = Partitions([of_no_partition, message(FIRST, 0), early], [message(FIRST, 1), late])
+    assert find_between(cluster, {FIRST: (0, 3)}, {b"mine"}, committed=True) == {b"mine"}
 
 
 @each_row(("answers", "found"), [([True], True), ([False, False, True], True), ([False] * 99, False)])
