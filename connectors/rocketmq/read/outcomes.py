@@ -56,7 +56,7 @@ class Outcomes:
         ops = [m for m in messages if m.topic == OP_TOPIC]
         ends = {offset: m.commit_log_offset for m in ops for offset in finished_offsets(m.body)}
         ended = [m for m in _at_offsets(link, node, sorted(ends)) if m.queue_offset in ends]
-        reached, start = self._brought[node]
+        reached, start = self._brought.get(node, (0, 0))  # none: its master has just come
         if any(not reached <= offset < start for offset in ends.keys() - {m.queue_offset for m in ended}):
             self.untold.add(node)  # with a half message that the archive has, what lay behind it may be gone
         if len(self._is_found) > _REMEMBERED:
