@@ -15,6 +15,7 @@ _DLQ = "errors.deadletterqueue."
 _Settings = Mapping[str, str] | None
 """None: they may not be read."""
 _NO_RIGHT = "the settings of {} may not be read (DESCRIBE_CONFIGS)"
+_NOT_ALL_GROUPS = "the user may not see all groups (DESCRIBE on the cluster)"
 _WEEK = "retention.ms=604800000"
 _ALTER = "kafka-configs.sh --bootstrap-server {} --alter --entity-type {} --entity-name {} --add-config {}"
 _CREATE = "kafka-topics.sh --bootstrap-server {} --create --topic {} --config {}group.enable=true"
@@ -33,6 +34,8 @@ class Definitions:
     topics: Mapping[str, _Settings]
     groups: Sequence[str] = ()
     share_groups: Mapping[str, _Settings] = field(default_factory=dict)
+    sees_groups: bool = True
+    """Whether these are all of them."""
 
 
 def fetch(cluster: Cluster) -> Definitions:
@@ -43,6 +46,7 @@ def fetch(cluster: Cluster) -> Definitions:
         cluster.configurations(cluster.names()),
         cluster.groups(),
         cluster.configurations(cluster.other_groups(), ResourceType.GROUP),
+        cluster.may_see_groups,
     )
 
 
@@ -57,6 +61,8 @@ def _fates(known: Definitions) -> Iterator[Fate]:
             yield Fate("topic", topic, "discard", "unknown", (), _NO_RIGHT.format(topic))
         elif why := _forgets(topic, settings):
             yield Fate("topic", topic, "discard", "lost", (), why, _alter(known, "topics", topic, _WEEK))
+    if not known.sees_groups:
+        yield Fate("broker", known.server, "any", "unknown", (), _NOT_ALL_GROUPS)
     for group in known.groups:
         yield Fate("group", group, "give-up", "unknown", (), _BY_ITSELF)
     for group, settings in known.share_groups.items():

@@ -78,6 +78,10 @@ def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> 
     assert any("DESCRIBE_CONFIGS" in warning for warning in warnings)
     assert any("DESCRIBE on the cluster" in warning for warning in warnings)
     assert bob.consumers([Target("topic", "orders-dlt")]) == {}, "an empty list of groups proves nothing"
+    [unseen] = [fate for fate in bob.coverage() if fate.kind == "broker"]
+    assert (unseen.verdict, unseen.why) == (
+        "unknown", "the user may not see all groups (DESCRIBE on the cluster)"
+    )  # fmt: skip
 
 
 def test_who_may_not_read_a_topics_settings_has_to_name_it_as_a_target(guarded: Kafka) -> None:
