@@ -38,10 +38,10 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4060, "connectors": 32730, "archive": 4440, "capture": 1020, "replay": 7720, "analyzers": 9945,
+    "core": 4055, "connectors": 32805, "archive": 4440, "capture": 1020, "replay": 7710, "analyzers": 9940,
     "reports": 3680, "operations": 4815, "web": 4055, "cli": 4450, "connectors/activemq": 9155,
-    "connectors/amqp10": 1645, "connectors/kafka": 4590, "connectors/rabbitmq": 8065,
-    "connectors/rocketmq": 4945, "analyzers/groups": 2785, "analyzers/rules": 4110, "analyzers/spark": 1045,
+    "connectors/amqp10": 1645, "connectors/kafka": 4615, "connectors/rabbitmq": 8065,
+    "connectors/rocketmq": 4990, "analyzers/groups": 2780, "analyzers/rules": 4105, "analyzers/spark": 1045,
     "replay/ledger": 1780,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
