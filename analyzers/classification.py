@@ -27,6 +27,7 @@ from dlq.analyzers.groups.incidents import SLOT
 from dlq.analyzers.groups.relations import keys_of
 from dlq.analyzers.letters import Group, read
 from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, classify_letters
+from dlq.analyzers.rules.consumer_identity import name_subscription
 from dlq.analyzers.rules.frameworks import find_coordinator
 from dlq.analyzers.rules.rocketmq import Stored, read_stored, role, unique_key
 from dlq.archive.analyses import BESIDE, VERDICTS
@@ -61,8 +62,9 @@ _STORED = pa.struct(
 _BY_ITSELF = pa.schema([VERDICTS.field(name) for name in Verdict._fields])
 _ADVICE = pa.schema([VERDICTS.field("advice"), VERDICTS.field("advice_reason")])
 _FURTHER = pa.schema(
-    [("coordinator", _S), ("work", _S), ("role", _S), ("unique_key", _S), ("rocket", _STORED), ("said", _S)]
-)
+    [("coordinator", _S), ("work", _S), ("role", _S), ("unique_key", _S), ("rocket", _STORED),
+     ("subscription", _S), ("said", _S)]
+)  # fmt: skip
 _KEYS = pa.field("keys", pa.list_(pa.int64()))
 """What the comparison between letters wants to know beside. `said`: the text of the exception, for the
 user's rules."""
@@ -281,20 +283,20 @@ def _columns(found: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Arr
     return [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
 
 
-_Further = tuple[str | None, str | None, str | None, str | None, Stored | None, str | None]
+_Further = tuple[str | None, str | None, str | None, str | None, Stored | None, str | None, str | None]
 
 
 def _further(letter: Letter, text: str | None) -> _Further:
     coordinator, work = find_coordinator(letter) or (None, None)
     facts = read_stored(letter)
     if facts is None:
-        return coordinator, work, None, None, None, text
+        return coordinator, work, None, None, None, name_subscription(letter), text
     part = role(letter, facts)
-    return coordinator, work, part, unique_key(letter, facts) if part else None, facts, text
+    return coordinator, work, part, unique_key(letter, facts) if part else None, facts, None, text
 
 
 def _keys(letter: Letter, verdict: Verdict, further: _Further) -> list[int]:
-    _, work, part, _, facts, _ = further
+    _, work, part, _, facts, subscription, _ = further
     return keys_of(
         Sharing(
             letter.source,
@@ -311,5 +313,6 @@ def _keys(letter: Letter, verdict: Verdict, further: _Further) -> list[int]:
             work,
             part,
             facts,
+            subscription,
         )
     )

@@ -61,6 +61,8 @@ class Classified(NamedTuple):
     role: str | None
     unique_key: str | None
     rocket: Stored | None
+    subscription: str | None
+    """Of an address, in which it died: each has its own copy of a message."""
     keys: Sequence[int] = ()
     """What it may share with others (`relations.keys_of`)."""
     user_rule: str | None = None
@@ -101,6 +103,7 @@ class Sharing(NamedTuple):
     work: str | None
     role: str | None
     rocket: Stored | None
+    subscription: str | None
 
 
 Key = tuple[str | int, ...]

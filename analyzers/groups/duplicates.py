@@ -180,7 +180,7 @@ def _of_group(letter: Sharing | Classified) -> Iterator[Key]:
 
 
 def _anywhere(letter: Sharing | Classified) -> Iterator[Key]:
-    place = (letter.origin or "", letter.laps)
+    place = (_place(letter) or "", letter.laps)
     key = letter.work if letter.work is not None else _own_key(letter)
     if letter.message_id:
         yield "same_message_id", letter.broker, letter.message_id, *place
@@ -190,6 +190,11 @@ def _anywhere(letter: Sharing | Classified) -> Iterator[Key]:
         yield "same_body", letter.broker, letter.body_sha256 or "", *place
     if letter.message_id and letter.origin is not None:
         yield "several_groups", letter.broker, letter.message_id
+
+
+def _place(letter: Sharing | Classified) -> str | None:
+    """Return where it died: at a subscription, not only at its address."""
+    return f"{letter.origin}::{letter.subscription}" if letter.subscription else letter.origin
 
 
 def _own_key(letter: Sharing | Classified) -> str | None:
@@ -216,7 +221,7 @@ class Total(NamedTuple):
 def _total(letter: Classified) -> Total:
     rocket = letter.rocket
     at = letter.captured_at if letter.dead_at is None else letter.dead_at
-    place = letter.origin if rocket is None else letter.dead_letter_queue
+    place = _place(letter) if rocket is None else letter.dead_letter_queue
     is_original = rocket is None or not rocket.replayed
     facts = rocket if is_original else None
     return Total(

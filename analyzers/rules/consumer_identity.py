@@ -35,8 +35,8 @@ def _group(letter: Letter) -> str | None:
     return died and died.group
 
 
-def _subscription(letter: Letter) -> str | None:
-    """Return the queue of a subscription."""
+def name_subscription(letter: Letter) -> str | None:
+    """Return the queue of the subscription in which it died; None of any other letter."""
     if letter.broker_kind != "artemis" or letter.origin_kind != "topic":
         return None
     return first(letter.headers, *_SUBSCRIPTIONS)
@@ -64,7 +64,7 @@ def _in_body(letter: Letter) -> str | None:
     return next((one for one in told if one), None)
 
 
-_ASKED: Sequence[Callable[[Letter], str | None]] = (_group, _subscription, _task, _actor, _in_body)
+_ASKED: Sequence[Callable[[Letter], str | None]] = (_group, name_subscription, _task, _actor, _in_body)
 
 
 @once_per_letter

@@ -48,6 +48,14 @@ def shine(message_id: str, work: str, queue: str = "orders") -> Record:
     return rejected(message_id, text, queue, source="shop", broker="shine", headers={"__TypeId__": "top.arkstack.EventMessage"})  # fmt: skip
 
 
+def event(subscription: str, address: str = "news") -> Record:
+    """A copy of the same event, which Artemis gives one id in all subscriptions."""
+    where = {"_AMQ_ORIG_ADDRESS": address, "_AMQ_ORIG_QUEUE": subscription, "_AMQ_ORIG_ROUTING_TYPE": "0"}
+    known = {"message-id": "142", "_AMQ_ORIG_MESSAGE_ID": "142", **where}
+    document = {"broker_kind": "artemis", "queue": "DLQ", "headers": known, "body_text": "event"}
+    return imported(document)._replace(source="twins", broker=address)
+
+
 def half(key: str | None, offset: int, checks: int = 0, **fields: Any) -> Record:
     named = {} if key is None else {"UNIQ_KEY": key}
     counted = {"TRANSACTION_CHECK_TIMES": str(checks)} if checks else {}
@@ -97,6 +105,10 @@ TWINS: list[tuple[Record, str | None]] = [
     # The same message dead at two consumers' queues: each has its own.
     (rejected("m7", "a7"), "several_groups"),
     (rejected("m7", "a7", "billing"), "several_groups"),
+    (event("pay"), "several_groups"),
+    (event("mail"), "several_groups"),
+    (event("pay", "old"), "same_message_id"),
+    (event("pay", "old"), "same_message_id"),
     # One death, captured in two dead-letter queues.
     (rejected("m8", "a8"), "same_message_id"),
     (rejected("m8", "a8", dead_letter_queue="all.dlq", source="all"), "same_message_id"),
