@@ -31,8 +31,12 @@ _RUBBISH = "no BytesMessage, but control characters in its body: probably a Map 
 INNER_NUL = "a text with NUL: its end is a conclusion, so it is archived and stays in the queue"
 
 
+_EMPTY_BYTES = re.compile(rb"^content-length:0$", re.MULTILINE)
+"""Of a BytesMessage; a property of any message may be called like it, or end so."""
+
+
 def _is_empty_of_unknown_class(frame: Frame) -> bool:
-    return not frame.body and b"content-length:" not in frame.head
+    return not frame.body and not _EMPTY_BYTES.search(frame.head)
 
 
 def _is_bytes_of_artemis(frame: Frame) -> bool:
