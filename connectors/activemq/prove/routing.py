@@ -327,10 +327,11 @@ class Routing:
         for _ in patience.tries(patience.COUNTED, patience.BLINK):
             after = self.counts([target])
             unrouted, routed, arrived = growth_of(before, after)
-            if (arrived >= sent and not unrouted) or unrouted >= sent:
+            is_short = arrived < sent or unrouted or (arrived < routed and self._drops(target))
+            if not is_short or unrouted >= sent:
                 break
         self._counted = {**self._counted, **after}
-        if arrived >= sent and not unrouted:
+        if not is_short:
             return "confirmed", None
         if unrouted >= sent and not (routed or arrived):
             return "returned", _NOWHERE.format(_place(target))
@@ -374,6 +375,10 @@ class Routing:
         queues = {queue for letter in letters for queue in self.receivers(letter.target)}
         listed = (one for queue in queues for one in self._ask(self._management.messages, queue, "") or ())
         return wanted & {str(one.get(REPLAY_ID)) for one in listed}
+
+    def may_hold(self, letter: Outgoing) -> bool:
+        """Return whether a letter lies in a queue of its target, or nobody tells."""
+        return not self.tells or letter.provenance[REPLAY_ID] in self.ids_in_queues([letter])
 
     def _why_fewer(self, committed: int, before: Mapping[Count, int]) -> str | None:
         """Say why fewer arrived, by the counts of all places that letters of the plan went to."""

@@ -34,6 +34,7 @@ _CONNECTIONS = 2
 _BATCH_BYTES = 4 * 2**20
 _PIECE = 28 * 2**10
 """So many bytes and a usual letter are two parts of what goes to a socket at once, and no third small one."""
+_TAKEN = "the broker had taken this replay before (duplicate id)"
 _DEADLY = "each time that it was sent the connection ended"
 
 
@@ -286,18 +287,21 @@ class TransactionPublisher:
 
     def _alone(self, letter: Outgoing, error: BrokerError) -> Sent:
         """Return what an error means for the only letter of a transaction. Artemis answers a COMMIT of an id
-        that was used before as it answers any other failure, so a marker must show that it was."""
+        that was used before as it answers any other failure, so a marker must show that it was; and what it
+        has routed to no queue, or dropped, has used up its id, too."""
         if isinstance(error, ConnectionLost):
             return Sent(letter.number, "refused", f"{_DEADLY}: {error}")
         if not isinstance(error, CommitFailed):
             return Sent(letter.number, "refused", str(error))
+        known = "no marker says that it was taken before"
         try:
-            is_there = letter.provenance[REPLAY_ID] in self._senders[0].trail(self._plan).sent
+            if letter.provenance[REPLAY_ID] in self._senders[0].trail(self._plan).sent:
+                if self._routing is None or self._routing.may_hold(letter):
+                    return Sent(letter.number, "confirmed", _TAKEN)
+                known = f"{_TAKEN}, and it is not at its target now: consumed since, or routed nowhere then"
         except BrokerError as silent:
-            return Sent(letter.number, "in_doubt", f"{error}; {silent}")
-        if is_there:
-            return Sent(letter.number, "confirmed", "the broker had taken this replay before (duplicate id)")
-        return Sent(letter.number, "in_doubt", f"{error}; no marker says that it was taken before")
+            known = str(silent)
+        return Sent(letter.number, "in_doubt", f"{error}; {known}")
 
     def _first(self) -> Sender:
         """Connect, more than once: where few are allowed, a connection that ended counts a moment longer."""

@@ -127,6 +127,30 @@ def test_a_growing_count_of_unrouted_messages_confirms_nothing(stomp: Place) -> 
 
 
 @on_artemis
+def test_an_id_that_is_used_up_proves_no_arrival(sender: Place) -> None:
+    news, sub = sender.queue, f"{sender.queue}.sub"
+    sender.make_queue(f"{news}.anycast", news)  # with which the address stays, and the ids that it has taken
+    sender.make_queue(sub, news, "MULTICAST")
+    letters = to(Target("topic", news))
+    publisher = sender.connector.publisher(SendRequest(news, 1000))
+
+    def while_there_is_no_subscription() -> Iterator[Outgoing]:
+        yield letters[0]
+        sender.manage("destroyQueue", sub, True)
+        yield from letters[1:]
+
+    list(publisher.publish(while_there_is_no_subscription()))
+    publisher.close()
+    sender.make_queue(sub, news, "MULTICAST")
+    again = {one.number: one for one in published(sender, news, letters)}
+    there = {record.headers["dlq_replay_id"] for record in sender.drain(sub)}
+    lost = {o.number for o in letters if o.provenance["dlq_replay_id"] not in there}
+    assert lost
+    assert {again[number].outcome for number in lost} == {"in_doubt"}
+    assert "not at its target" in (again[max(lost)].detail or "")
+
+
+@on_artemis
 def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
     stomp: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from dlq.connectors.base import Target
 from dlq.core.runtime import patience
 
 TARGET = Target("queue", "a::q")
-ANSWERS: Mapping[str, Any] = {
+ANSWERS: dict[str, Any] = {
     "address": "a", "routingType": "ANYCAST", "unRoutedMessageCount": 0, "routedMessageCount": 0,
     "messagesAdded": 0, "uptimeMillis": 10**6,
 }  # fmt: skip
@@ -68,6 +68,17 @@ def test_who_is_silent_after_a_commit_has_refused_nothing(
     [answer] = routing.answers([(1, TARGET)])
     assert answer.outcome == outcome
     assert why in str(answer.detail)
+
+
+@pytest.mark.parametrize(("routed", "outcome"), [(1, "confirmed"), (2, "in_doubt")])
+def test_what_an_address_that_drops_has_kept_may_be_of_others(
+    told: Told, routed: int, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routing = Routing(told)
+    assert routing.begin(TARGET) is None
+    monkeypatch.setitem(ANSWERS, "messagesAdded", 1)
+    monkeypatch.setitem(ANSWERS, "routedMessageCount", routed)
+    assert [one.outcome for one in routing.answers([(1, TARGET)])] == [outcome]
 
 
 def test_a_management_that_is_slow_ends_the_sending_or_leaves_letters_in_doubt(
