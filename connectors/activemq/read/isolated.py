@@ -48,13 +48,17 @@ class _Listed(NamedTuple):
 
 
 def identify_messages(messages: Sequence[Mapping[str, Any]]) -> list[_Listed]:
-    """Identify each by the number that Artemis gave it where it died; elsewhere its producer's id must do."""
+    """Identify each by the number that Artemis gave it where it died, and by the queue, as the same number
+    is in each queue of an address; elsewhere its producer's id must do."""
     found: list[_Listed] = []
     ids = [str(one.get("userID", "")) for one in messages]
     for one, user_id in zip(messages, ids, strict=True):
         number, core_id = whole(one.get("_AMQ_ORIG_MESSAGE_ID")), whole(one.get("messageID")) or 0
         if number is not None:
-            found.append(_Listed(core_id, str(number), f"{OF_AMQP} AND _AMQ_ORIG_MESSAGE_ID = {number}"))
+            queue = str(one.get("_AMQ_ORIG_QUEUE", "")).replace("'", "''")
+            where = f" AND _AMQ_ORIG_QUEUE = '{queue}'" if queue else ""
+            selector = f"{OF_AMQP} AND _AMQ_ORIG_MESSAGE_ID = {number}{where}"
+            found.append(_Listed(core_id, str(number), selector))
         elif user_id and ids.count(user_id) == 1:
             quoted = user_id.replace("'", "''")
             found.append(_Listed(core_id, user_id, f"{OF_AMQP} AND AMQUserID = '{quoted}'"))

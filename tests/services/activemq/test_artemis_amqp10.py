@@ -22,7 +22,7 @@ from proton import (
 from support.brokers.activemq.amqp import connected, died, encoded, received
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published, sent_back
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.amqp10.codec import message
@@ -157,6 +157,23 @@ def test_by_stomp_alone_what_it_cannot_show_is_named_and_harms_no_other(place: P
     queues = Management(stomp.settings).queues() or []
     assert not [name for name in queues if "probe" in name]
     assert [r.body for r in of(place, place.drain("DLQ"))] == [b"0", b"2"]
+
+
+def test_copies_of_one_message_in_two_subscriptions_are_asked_for_each_by_itself(
+    place: Place, stomp: Place
+) -> None:
+    news = f"{place.queue}.news"
+    subscriptions = [f"{news}.{n}" for n in range(2)]
+    for name in subscriptions:
+        stomp.make_queue(name, news, "MULTICAST")
+    with connected(place) as connection:
+        connection.create_sender(news).send(Message(body=b"event", inferred=True, durable=True))
+        for name in subscriptions:
+            receiver = connection.create_receiver(f"{news}::{name}")
+            receiver.receive(timeout=PATIENCE)
+            receiver.reject()
+    records, left, _ = stomp.pull("drain", "DLQ")
+    assert ([record.headers.get("_AMQ_ORIG_QUEUE") for record in records], left) == (subscriptions, [])
 
 
 def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: Place, stomp: Place) -> None:
