@@ -20,8 +20,9 @@ from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 
 _PORTS = {"http": 80, "https": 443}
 _CLASSIC = "org.apache.activemq:type=Broker,brokerName=*,destinationType=Queue,destinationName=*"
+_MEMORY = "MemoryPercentUsage"
 _CLASSIC_READ = (
-    "Name", "QueueSize", "InFlightCount", "ConsumerCount", "DequeueCount", "MemoryPercentUsage",
+    "Name", "QueueSize", "InFlightCount", "ConsumerCount", "DequeueCount", _MEMORY,
     "CursorPercentUsage", "MaxPageSize", "DLQ", "Paused",
 )  # fmt: skip
 _ARTEMIS = (
@@ -151,6 +152,12 @@ class Jolokia:
         operation = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
         asked = {"type": "exec", "mbean": self.mbean_of(queue), "operation": operation}
         return web.whole(self.ask({**asked, "arguments": [selector, target]}))
+
+    def memory_used(self, queue: str) -> int:
+        """Return how many percent of its memory a Classic queue uses, or the broker, whichever is more."""
+        own = self.queues().get(queue)
+        told = [own.facts if own else {}, *self._read(_BROKERS[False][0], (_MEMORY,)).values()]
+        return max(web.whole(one.get(_MEMORY)) or 0 for one in told)
 
     def remove_queue(self, queue: str) -> None:
         """Delete a Classic queue with all that is in it; nothing happens where that is not allowed."""

@@ -25,6 +25,13 @@ _POINT = (
 )
 _MANAGEMENT = "a rehearsal makes queues dlq.rehearsal.#, and address settings for them"
 _STILL_THERE = "{}: {} could not be removed; stop the consumers that still read it"
+_FULL = 70
+"""Percent of its memory at which a queue pages in no more (cursorMemoryHighWaterMark). A move ends there
+without a word, however many messages it has not looked at (5.18.6, 6.3.1)."""
+_NOT_SEEN = (
+    "{}: {}, or the broker, uses {} percent of its memory, and so does not show all: what died in the "
+    "rehearsal may lie there unseen; raise memoryLimit, or drain it first"
+)
 _NO_MOVE = (
     "{}: Jolokia does not move messages out of {}, where the dead letters of a rehearsal lie; let its user "
     "execute moveMatchingMessagesTo and removeQueue (jolokia-access.xml)"
@@ -82,6 +89,8 @@ class ClassicPrivate(_Queues):
             is_of_the_dead = facts.facts.get("DLQ") is True and queue != self._dead
             if is_of_the_dead and facts.depth and self._jolokia.move(queue, marked, self._dead) is None:
                 raise AccessDenied(_NO_MOVE.format(self._broker, queue))
+            if is_of_the_dead and facts.depth and (used := self._jolokia.memory_used(queue)) >= _FULL:
+                raise BrokerError(_NOT_SEEN.format(self._broker, queue, used))
         return []
 
     def remove(self) -> None:

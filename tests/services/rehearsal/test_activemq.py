@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 from support.brokers.activemq.broker import ARTEMIS
-from support.brokers.activemq.fixtures import Place, on_all
+from support.brokers.activemq.fixtures import Place, on_all, on_classic
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_activemq, rehearse
 from support.waiting import eventually
 
 from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Target
-from dlq.core.errors import AccessDenied
+from dlq.core.errors import AccessDenied, BrokerError
 from dlq.operations.workspace import Workspace
 
 pytestmark = pytest.mark.activemq
@@ -86,3 +87,20 @@ def test_a_right_that_is_missing_is_named_in_one_line(stomp: Place, monkeypatch:
         AccessDenied, match=r"^legacy: a rehearsal makes queues .*permissions send and manage"
     ):
         reader.connector.private("dlq.rehearsal.plan").make()
+
+
+@on_classic
+def test_what_died_behind_more_than_the_broker_shows_has_not_passed(stomp: Place) -> None:
+    full, name = f"mem.{stomp.queue}", f"dlq.rehearsal.{stomp.queue.replace('.', '-')}"
+    stomp.send(*[bytes(1024)] * 400, queue=full)
+    stomp.send(b"died", queue=full, dlq_rehearsal=f"{name.split('.')[2]}-1")
+    jolokia = Jolokia(stomp.settings, artemis=False)
+    mark = {"type": "write", "mbean": jolokia.mbean_of(full), "attribute": "DLQ", "value": True}
+    jolokia.ask(mark)
+    private = stomp.connector.private(name)
+    with pytest.raises(BrokerError, match="percent of its memory"):
+        private.collect()
+    stomp.drain(full, limit=380)
+    private.collect()
+    assert [record.body for record in stomp.drain(f"{name}.dead")] == [b"died"]
+    stomp.drain(full)
