@@ -29,7 +29,7 @@ from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading, nudg
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.chain import QueueScan, scan_twice
 from dlq.connectors.net.links import close_on_failure
-from dlq.core.errors import HarmRefused
+from dlq.core.errors import ConnectionLost, HarmRefused
 from dlq.core.record import Record
 
 _WINDOW_BYTES = 48 * 2**20
@@ -178,6 +178,8 @@ def _by_stomp(
             return started(link, limit)
 
     def started(link: Link, limit: int | None) -> Started:
+        if link.artemis != queues.artemis:  # whose browse by STOMP would take all that there is
+            raise ConnectionLost(f"{link.place}: the broker is of another kind than the one before it")
         destination = subscription(queue, queues.artemis, facts)
         classic_drain = request.mode == "drain" and not (queues.artemis or request.careful)
         cumulative = classic_drain and _forgets(link.version)

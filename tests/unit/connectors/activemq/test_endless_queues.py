@@ -13,6 +13,7 @@ from support.analyzers.letters import record
 from dlq.connectors import queue
 from dlq.connectors.activemq.amqp import read as amqp10_reading
 from dlq.connectors.activemq.amqp.read import ArtemisReading
+from dlq.connectors.activemq.look.queues import Queues
 from dlq.connectors.activemq.openwire import read as openwire_consumer
 from dlq.connectors.activemq.openwire.codec.messages import Dispatch
 from dlq.connectors.activemq.openwire.read import OpenWireReading, OpenWireScan
@@ -25,6 +26,7 @@ from dlq.connectors.amqp10 import read as amqp10_read
 from dlq.connectors.amqp10.link.session import Delivery
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.chain import scan_twice
+from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
 from dlq.core.runtime import patience
 from dlq.core.settings import Source
@@ -218,3 +220,12 @@ def test_commands_of_openwire_that_bring_no_letter_are_silence(monkeypatch: pyte
     other = Dispatch(openwire_consumer.CONSUMER + 1, 0, b"", None)
     link = trickle(other, new_receipt=lambda: "1", wait_for=lambda _: None)
     assert len(list(islice(by_openwire(link).batches(), 9))) < 9
+
+
+def test_where_artemis_answers_instead_of_classic_nothing_is_browsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its STOMP would take all that there is, and acknowledge it."""
+    link = SimpleNamespace(artemis=True, place="b (h:1)", close=lambda: None)
+    monkeypatch.setattr(queue_scan, "Link", lambda _: link)
+    scan = queue_scan.scan_of(BROKER, Queues(BROKER, "activemq"), REQUEST, "q")
+    with pytest.raises(ConnectionLost, match="of another kind"):
+        scan.begin(None)

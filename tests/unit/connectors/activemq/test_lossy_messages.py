@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from support.rows import each_row
 
 from dlq.connectors.activemq.read.isolated import identify_messages
-from dlq.connectors.activemq.read.lossy import ArtemisClasses, lossy_on_artemis
+from dlq.connectors.activemq.read.lossy import ArtemisClasses, lossy_on_artemis, lossy_on_classic
 from dlq.connectors.activemq.stomp.codec import Frame
 
 
@@ -56,10 +56,12 @@ def test_a_dead_letter_has_a_number_of_its_own_and_any_other_its_producers_id() 
     messages = [
         {"messageID": 7, "_AMQ_ORIG_MESSAGE_ID": 3, "userID": "ID:a"},
         {"messageID": 8, "userID": "ID:it's"},
+        {"messageID": 9, "_AMQ_ORIG_MESSAGE_ID": 3, "_AMQ_ORIG_QUEUE": "it's"},
     ]
     assert [(one.core_id, one.name, one.selector) for one in identify_messages(messages)] == [
         (7, "3", "_AMQ_AD IS NOT NULL AND _AMQ_ORIG_MESSAGE_ID = 3"),
         (8, "ID:it's", "_AMQ_AD IS NOT NULL AND AMQUserID = 'ID:it''s'"),
+        (9, "3", "_AMQ_AD IS NOT NULL AND _AMQ_ORIG_MESSAGE_ID = 3 AND _AMQ_ORIG_QUEUE = 'it''s'"),
     ]
 
 
@@ -67,3 +69,10 @@ def test_what_several_have_selects_none_of_them_alone() -> None:
     messages = [{"messageID": 7, "userID": "ID:a"}, {"messageID": 8, "userID": "ID:a"}, {"messageID": 9}]
     assert [one.selector for one in identify_messages(messages)] == [None, None, None]
     assert identify_messages(messages)[2].name == "message 9"
+
+
+@each_row(("line", "stays"), [
+    ("content-length:0", False), ("content-length:7", True), ("x-content-length:0", True),
+])  # fmt: skip
+def test_only_bytes_have_a_length_of_nothing_on_classic(line: str, stays: bool) -> None:
+    assert (lossy_on_classic(letter(1, b"", line), False, None) is not None) is stays
