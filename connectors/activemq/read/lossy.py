@@ -82,17 +82,19 @@ class ArtemisClasses:
 
     Management lists what is unacknowledged, so one question covers all letters of the window, and the next is
     asked when the first letter comes that it did not cover; after one refusal it is not asked again. An AMQP
-    message says by itself what it is.
+    message says by itself what it is; what was copied from one onto another letter says nothing.
     """
 
-    def __init__(self, management: Management, queue: str) -> None:
+    def __init__(self, management: Management, queue: str, of_amqp: bool = True) -> None:
+        """`of_amqp`: whether there may be any of AMQP."""
+        self._of_amqp = of_amqp
         self._management, self._queue = management, queue.rpartition("::")[2]
         self._told: dict[int, Any] | None = {}
 
     def __call__(self, frame: Frame) -> str | None:
         """Return the class of a letter that is not acknowledged yet; None when the user may not ask."""
         amqp = _AMQP.search(frame.head)
-        if amqp:
+        if amqp and self._of_amqp:
             return _class_of_amqp(frame, amqp[1])
         found = _ID.search(frame.head)
         message_id = int(found[1]) if found else 0

@@ -192,7 +192,7 @@ def _by_stomp(
         make = record_maker(request, Place(queue, kind, link.version, link.node))
         make = with_shadows(make) if link.artemis else make
         make = with_details(make, queues, queue) if broker.jolokia_details else make
-        lossy = _lossy(queues, request, queue, depth)
+        lossy = _lossy(queues, request, queue, depth, of_amqp=not selected)
         if link.artemis and by_openwire(broker):
             make, lossy = _with_hidden(broker, destination["destination"], limit, make, lossy)
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
@@ -287,10 +287,12 @@ def _with_hidden(
     )
 
 
-def _lossy(queues: Queues, request: ReadRequest, queue: str, depth: int | None) -> _Lossy:
+def _lossy(
+    queues: Queues, request: ReadRequest, queue: str, depth: int | None, of_amqp: bool = True
+) -> _Lossy:
     if queues.management is not None:
         is_small = request.mode == "drain" or (depth is not None and depth <= _COPIED_WITH_CLASSES)
-        class_of = ArtemisClasses(queues.management, queue) if is_small else lambda _frame: None
+        class_of = ArtemisClasses(queues.management, queue, of_amqp) if is_small else lambda _frame: None
         return lambda frame: lossy_on_artemis(frame, class_of)
 
     def look_up(frame: Frame) -> Mapping[str, Any] | None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from support.archives import letter, letters_in
-from support.brokers.activemq.fixtures import Place, by_openwire, on_classic, on_newest_classic
+from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, on_newest_classic
 from support.brokers.activemq.sending import outgoing, published
 from support.waiting import eventually
 
 from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.read import scan
 from dlq.connectors.activemq.stomp.codec import encode
 from dlq.connectors.base import Mode, Target
@@ -59,6 +60,17 @@ def test_a_property_that_is_called_like_a_length_makes_no_bytes_of_a_map(stomp: 
     given = {"class": "map", "property content-length": "7"} if name == "content-length" else {"class": "map"}
     headers = {} if name == "content-length" else {name: "0"}
     made = letter(1, broker_kind="activemq", headers=headers, properties=given, body=b"", body_size=0)
+    published(by_openwire(stomp), f"{stomp.queue}.1", outgoing([made], Target("queue", stomp.queue)))
+    records, left, _ = stomp.pull("drain")
+    assert (records, [reason.partition(":")[0] for reason in left]) == ([], ["a message of class map"])
+    assert len(by_openwire(stomp).drain()) == 1
+
+
+@on_artemis
+def test_a_map_that_somebody_made_of_a_message_of_amqp_is_none(stomp: Place) -> None:
+    entries = commands.properties({"order": "5"}, {})
+    given = {"headers": {"JMS_AMQP_ORIGINAL_ENCODING": "5"}, "properties": {"class": "map"}}
+    made = letter(1, broker_kind="activemq", body=entries, body_size=len(entries), **given)
     published(by_openwire(stomp), f"{stomp.queue}.1", outgoing([made], Target("queue", stomp.queue)))
     records, left, _ = stomp.pull("drain")
     assert (records, [reason.partition(":")[0] for reason in left]) == ([], ["a message of class map"])
