@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 
 from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT, Management
-from dlq.connectors.activemq.look.jolokia import Jolokia
+from dlq.connectors.activemq.look.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.base import Private, Target
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.headers.provenance import REHEARSAL
@@ -83,13 +83,15 @@ class ClassicPrivate(_Queues):
         self._jolokia, self.makes_dead = jolokia, False
 
     def collect(self) -> Sequence[Record]:
-        """Move what is marked out of all queues into which the broker dead-letters."""
+        """Move what is marked out of all queues into which the broker dead-letters, by their names, too: when
+        it starts again it has forgotten which these are."""
         marked = f"{REHEARSAL} LIKE '{self._name.split('.')[2]}-%'"
         for queue, facts in self._jolokia.queues().items():
-            is_of_the_dead = facts.facts.get("DLQ") is True and queue != self._dead
-            if is_of_the_dead and facts.depth and self._jolokia.move(queue, marked, self._dead) is None:
+            if queue in (self._name, self._dead) or not (facts.depth and why_dead_letters(queue, facts)):
+                continue
+            if self._jolokia.move(queue, marked, self._dead) is None:
                 raise AccessDenied(_NO_MOVE.format(self._broker, queue))
-            if is_of_the_dead and facts.depth and (used := self._jolokia.memory_used(queue)) >= _FULL:
+            if (used := self._jolokia.memory_used(queue)) >= _FULL:
                 raise BrokerError(_NOT_SEEN.format(self._broker, queue, used))
         return []
 

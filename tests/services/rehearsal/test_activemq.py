@@ -103,4 +103,7 @@ def test_what_died_behind_more_than_the_broker_shows_has_not_passed(stomp: Place
     stomp.drain(full, limit=380)
     private.collect()
     assert [record.body for record in stomp.drain(f"{name}.dead")] == [b"died"]
+    stomp.send(b"before a restart", queue=f"{stomp.queue}.DLQ", dlq_rehearsal=f"{name.split('.')[2]}-1")
+    private.collect()
+    assert [record.body for record in stomp.drain(f"{name}.dead")] == [b"before a restart"]
     stomp.drain(full)
