@@ -38,10 +38,10 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4055, "connectors": 32805, "archive": 4440, "capture": 1020, "replay": 7710, "analyzers": 9940,
-    "reports": 3680, "operations": 4815, "web": 4055, "cli": 4450, "connectors/activemq": 9155,
+    "core": 4055, "connectors": 32845, "archive": 4440, "capture": 1020, "replay": 7710, "analyzers": 9955,
+    "reports": 3680, "operations": 4815, "web": 4055, "cli": 4450, "connectors/activemq": 9195,
     "connectors/amqp10": 1645, "connectors/kafka": 4615, "connectors/rabbitmq": 8065,
-    "connectors/rocketmq": 4990, "analyzers/groups": 2780, "analyzers/rules": 4105, "analyzers/spark": 1045,
+    "connectors/rocketmq": 4990, "analyzers/groups": 2790, "analyzers/rules": 4105, "analyzers/spark": 1045,
     "replay/ledger": 1780,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
