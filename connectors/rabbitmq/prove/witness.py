@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pika import spec
 
@@ -191,7 +191,7 @@ def find(broker: RabbitBroker, plan: str, letters: Sequence[base.Outgoing]) -> b
     with closing(Management(broker)) as management:
         try:
             proof = _ask_witness(broker, management, plan, letters)
-            limits = [*_of_old_versions(management), *_in_a_cluster(management)]
+            limits = _in_a_cluster(management)
         except ManagementError as error:
             return decide(letters, (), [f"{error}; {_NO_PROOF}"])
     return base.Proof(proof.shown, [*proof.doubts, *limits])
@@ -204,7 +204,7 @@ def _ask_witness(
     if against := list(_doubts(management, plan)):
         return decide(letters, (), against)
     asked = {letter.number: letter.target.name for letter in letters if letter.target.kind == "queue"}
-    whole = {*asked.values()} - _may_lack(management, {*asked.values()})
+    lacking = _may_lack(management, {*asked.values()})
     seen = _read_witness(broker, plan, {letter.provenance[REPLAY_ID] for letter in letters})
     management.close()  # while that was read, the other side may have lost its patience
     has_changed = _has_changed(management, plan, seen is not None and seen.is_anchored)
@@ -215,8 +215,10 @@ def _ask_witness(
     if changed:
         return decide(letters, (), [*changed, *missing])
     there, bound = numbers_of(letters, seen.replays), _copied_queues(management, plan, {*asked.values()})
-    proven = {number for number, name in asked.items() if name in (whole if number in there else bound)}
-    return decide(letters, there, missing, {one.number: "" for one in letters if one.number not in proven})
+    unsure = {n: lacking[name] for n, name in asked.items() if n in there and name in lacking}
+    unbound = (one.number for one in letters if asked.get(one.number) not in bound)
+    unsure |= {number: "" for number in unbound if number not in there}
+    return decide(letters, there, missing, unsure)
 
 
 def why_missing(is_anchored: bool, number: object, came: object) -> list[str]:
@@ -255,6 +257,11 @@ _CHANGED = (
     "a node restarted, or lost another one, since the first letter was sent or just before: the witness "
     "proves nothing then"
 )
+_REFUSES = (
+    "a queue that refuses what comes when it is full (overflow), or may, as its policies are not shown, may "
+    "lack letters that the witness holds"
+)
+_OF_OLD = "before RabbitMQ 4.0 a quorum queue may lack the last letters that the witness holds"
 _UNANCHORED = (
     "the witness queue has lost its first message: its node restarted, it was purged or made anew, or "
     "letters expired or were taken"
@@ -326,27 +333,30 @@ def count_arrivals(management: Management, plan: str) -> object:
     return sum(count or 0 for name, count in counts.items() if f"{name}.".startswith(f"{own}."))
 
 
-def _of_old_versions(management: Management) -> list[str]:
-    old = "before RabbitMQ 4.0 a quorum queue may lack the last letters that the witness holds"
-    return [old] if _version(management) < (4,) else []
-
-
 def _in_a_cluster(management: Management) -> list[str]:
     without = "in a cluster letters for classic queues go without a witness"
     return [without] if len(nodes.describe_nodes(management)) > 1 else []
 
 
-def _may_lack(management: Management, queues: set[str]) -> set[str]:
-    """Return those of the queues that may lack a letter that the witness holds.
+def _may_lack(management: Management, queues: set[str]) -> Mapping[str, str]:
+    """Return those of the queues that may lack a letter that the witness holds, and why.
 
+    A full queue that refuses more has not what the witness has, and the answer that said so may be lost.
     Before 4.0 a quorum queue may hear of a publisher's death before it takes what came last from it, and then
     drops that as out of sequence (rabbitmq/ra issue 393; fixed in ra 2.14 of 4.0.5; one of 14,801 letters
     seen on 3.10.8).
     """
-    if _version(management) >= (4,):
-        return set()
-    shown = {name: management.get("queues", management.vhost, name) for name in queues}
-    return {name for name, queue in shown.items() if queue is None or queue.get("type") == "quorum"}
+    shown = {name: management.get("queues", management.vhost, name) or {} for name in queues}
+    of_old = [name for name, queue in shown.items() if queue.get("type") == "quorum"]
+    found = dict.fromkeys(of_old if _version(management) < (4,) else [], _OF_OLD)
+    return found | {name: _REFUSES for name, queue in shown.items() if _may_refuse(queue)}
+
+
+def _may_refuse(queue: Mapping[str, Any]) -> bool:
+    """Return whether a queue, as it is shown, may refuse what comes; by a policy that is not shown, too."""
+    policy = queue.get("effective_policy_definition")
+    said = mapping(queue.get("arguments")).get("x-overflow"), mapping(policy).get("overflow")
+    return policy is None or any(str(how).startswith("reject-publish") for how in said)
 
 
 def _version(management: Management) -> tuple[int, ...]:

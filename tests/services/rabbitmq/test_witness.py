@@ -223,6 +223,22 @@ def test_a_witness_that_has_lost_something_proves_no_absence(
 
 
 @on_private_nodes
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_full_queue_has_refused_lies_in_the_witness_and_is_not_proven_sent(
+    rabbit: Rabbit, kind: str
+) -> None:
+    """An answer that is lost says nothing of it, and the exchange leads to both."""
+    queue, plan = rabbit.queue(kind, x_max_length=1, x_overflow="reject-publish"), new_plan()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    letters = [letter(number, to_queue(queue)) for number in range(10)]
+    answers = publish(rabbit.broker(), letters[:9], plan=plan, window=1, witness=True)
+    assert answers[8].outcome == "refused"
+    found = RabbitConnector(rabbit.broker()).find(Search(plan, letters, 0))
+    assert found.shown == {**dict.fromkeys(range(9), "unknown"), 9: "not_sent"}
+    assert any("refuses what comes when it is full" in why for why in found.doubts)
+
+
+@on_private_nodes
 def test_a_witness_that_the_management_api_does_not_show_proves_nothing(
     witnessed: Witnessed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
