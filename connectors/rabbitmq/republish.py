@@ -335,14 +335,19 @@ def _decode(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
 def _problem(record: Record, target: Target, size: int = 0) -> str | None:
     if _has_long_name(target):
         return "the name of its target is longer than the 255 bytes that AMQP allows"
-    if size + _FRAME_OVERHEAD > MAX_FRAME:
-        return (
-            f"its headers take {size} bytes with ours, more than fits a frame of {MAX_FRAME}; "
-            "shorten them with --edit"
-        )
+    if why := why_no_frame(size):
+        return why
     if record.body_size > _LARGEST_BODY:
         return f"its body of {record.body_size} bytes is larger than any RabbitMQ takes"
     return None
+
+
+def why_no_frame(size: int, frame_max: int = MAX_FRAME) -> str | None:
+    """Return why a block of so many bytes cannot be sent, if it cannot."""
+    if size + _FRAME_OVERHEAD <= frame_max:
+        return None
+    taken = f"its headers take {size} bytes with ours"
+    return f"{taken}, more than fits a frame of {frame_max}; shorten them with --edit"
 
 
 @lru_cache(maxsize=256)

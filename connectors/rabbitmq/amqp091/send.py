@@ -33,7 +33,7 @@ from dlq.connectors.rabbitmq.link import connecting, named_parameters, place_of,
 from dlq.connectors.rabbitmq.look.topology import is_down, rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
-from dlq.connectors.rabbitmq.republish import CAUTIOUS_BODY, block_to_send
+from dlq.connectors.rabbitmq.republish import CAUTIOUS_BODY, block_to_send, why_no_frame
 from dlq.connectors.rabbitmq.send import Ways
 from dlq.connectors.sending import Untaken, WindowedPublisher
 from dlq.core.errors import ConnectionLost
@@ -124,6 +124,8 @@ class RabbitPublisher(WindowedPublisher):
                 self.answers.append(Sent(letter.number, "unsent", why))
                 return
             block = block_to_send(letter.record, letter.provenance, letter.keep_headers, way.copies)
+            if why := why_no_frame(len(block), self._link.frame_max):
+                raise ValueError(why)
             frames = message(way.exchange, way.key, block, letter.record.body, self._link.frame_max)
         except ValueError as error:
             raise ValueError(f"it cannot be encoded: {error}") from error

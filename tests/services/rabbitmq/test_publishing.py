@@ -78,6 +78,20 @@ def test_bodies_that_are_empty_or_large_and_letters_that_cannot_be_encoded_harm_
     }
 
 
+@on_private_nodes
+def test_headers_that_fit_no_frame_of_this_broker_are_refused_and_harm_no_other(rabbit: Rabbit) -> None:
+    """The broker cuts a connection over them (501), and everything in flight would be in doubt."""
+    queue, long = to_queue(rabbit.queue()), record(headers={"trace": "x" * 9000})
+    letters = [letter(number, queue, long if number == 50 else None) for number in range(60)]
+    rabbit.node.evaluate("application:set_env(rabbit, frame_max, 8192)")
+    try:
+        answers = publish(rabbit.broker(), letters)
+    finally:
+        rabbit.node.evaluate("application:set_env(rabbit, frame_max, 131072)")
+    assert outcomes(answers) == {**dict.fromkeys(range(60), "confirmed"), 50: "refused"}
+    assert "more than fits a frame of 8192" in (answers[50].detail or "")
+
+
 @on_rabbitmq_4
 def test_a_body_that_is_too_large_is_refused_and_harms_no_other(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
