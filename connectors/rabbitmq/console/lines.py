@@ -7,7 +7,7 @@ from dlq.connectors.jsonl.format import body_of
 from dlq.connectors.jsonl.values import Texts, count_of, integer
 from dlq.connectors.rabbitmq.amqp091.codec.edits import typed_block
 from dlq.connectors.rabbitmq.amqp091.codec.fields import instant
-from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
+from dlq.connectors.rabbitmq.records.x_death import deaths, first_death, rejections
 from dlq.core.clock import from_iso
 from dlq.core.headers.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
@@ -15,8 +15,9 @@ from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 def death_columns(history: tuple[Death, ...], headers: Texts) -> dict[str, Any]:
     """Return origin and times from a death history (most recent first) and the x-first-death headers."""
-    first = history[-1] if history else Death()
-    queue = headers.get("x-first-death-queue") or first.queue
+    queue = headers.get("x-first-death-queue")
+    first = first_death(history, queue, headers.get("x-first-death-reason"))
+    queue = queue or first.queue
     times = [death.time for death in history if death.time is not None]
     return {
         "deaths": history,

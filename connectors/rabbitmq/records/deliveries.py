@@ -11,7 +11,7 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq.amqp091.codec import alike, table
 from dlq.connectors.rabbitmq.amqp091.codec.fields import instant
 from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
-from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
+from dlq.connectors.rabbitmq.records.x_death import deaths, first_death, rejections
 from dlq.connectors.records import common_columns, content_columns, key_column
 from dlq.core.columns import (
     Column,
@@ -19,7 +19,6 @@ from dlq.core.columns import (
     Constant,
     map_column,
     map_columns,
-    map_distinct,
     values_of,
 )
 from dlq.core.headers.message_ids import logged_id
@@ -45,14 +44,15 @@ class _History(NamedTuple):
 
 
 @lru_cache(maxsize=2048)
-def history(x_death: str | None) -> _History:
-    """Return the death history in an x-death header's text; it knows only the first time of each pair."""
+def history(x_death: str | None, queue: str | None = None, reason: str | None = None) -> _History:
+    """Return the death history in an x-death header's text, which knows only the first time of each pair.
+    `queue`, `reason`: what x-first-death-* say."""
     entries = deaths(x_death) if x_death else ()
-    oldest = entries[-1] if entries else Death()
+    oldest = first_death(entries, queue, reason)
     times = [entry.time for entry in entries if entry.time is not None]
     return _History(
         entries,
-        oldest.queue,
+        queue or oldest.queue,
         oldest.exchange,
         next(iter(oldest.routing_keys), None),
         min(times, default=None),
@@ -121,16 +121,15 @@ def _of_properties(properties: Column) -> dict[str, Column]:
 
 def _of_history(headers: Column) -> dict[str, Column]:
     """Return where and how often each died before."""
-    before = map_distinct(history, values_of(headers, "x-death"))
-    first = values_of(headers, "x-first-death-queue")
-    origins = map_columns(lambda queue, known: queue or known.queue, first, before)
+    told = ("x-death", "x-first-death-queue", "x-first-death-reason")
+    before = map_columns(history, *(values_of(headers, name) for name in told))
 
     def of(name: str) -> Column:
         return map_column(attrgetter(name), before)
 
     return {
-        "origin_kind": map_column(lambda origin: "queue" if origin else None, origins),
-        "origin": origins,
+        "origin_kind": map_column(lambda known: "queue" if known.queue else None, before),
+        "origin": of("queue"),
         "origin_exchange": of("exchange"),
         "origin_routing_key": of("routing_key"),
         "first_dead_at": of("first"),

@@ -67,8 +67,7 @@ def _first(headers: Mapping[str, str], history: Sequence[Death], queue: str) -> 
     if key is not None:
         return _way(Death(exchange=exchange, routing_keys=(key,)))
     first = headers.get("x-first-death-queue"), headers.get("x-first-death-reason")
-    oldest = [death for death in told if (death.queue, death.reason) == first] or told[-1:]
-    return _way(oldest[0]) if oldest else None
+    return _way(x_death.first_death(told, *first)) if told else None
 
 
 def is_of_celery(record: Record) -> bool:

@@ -41,6 +41,13 @@ def deaths(x_death: object) -> tuple[Death, ...]:
     return tuple(_death(entry) for entry in entries if isinstance(entry, Mapping) and "reason" in entry)
 
 
+def first_death(history: Sequence[Death], queue: str | None, reason: str | None) -> Death:
+    """Return the death that x-first-death-* name. Else it is the last of the history, where nothing has died
+    twice: what dies again goes to the front, with what it had the first time."""
+    named = (death for death in history if (death.queue, death.reason) == (queue, reason))
+    return next(named, history[-1] if history else Death())
+
+
 def rejections(history: Sequence[Death]) -> int | None:
     """Return how often a consumer refused it; None for a count, which anybody can write, too large."""
     count = next((death.count for death in history if death.reason == "rejected"), None)

@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
+from dlq.connectors.rabbitmq.console.lines import death_columns
 from dlq.connectors.rabbitmq.records.deliveries import history
 from dlq.connectors.rabbitmq.records.x_death import deaths, rejections
 from dlq.core.record import Death
@@ -83,3 +84,15 @@ def test_a_history_that_is_missing_or_odd_says_nothing() -> None:
     for text in (None, "", "System.Object[]", "null"):
         assert history(text) == ((), None, None, None, None, None, None)
     assert history('[{"reason": "rejected"}]').deaths == (Death(reason="rejected"),)
+
+
+def test_what_was_rejected_again_stands_in_front_and_its_first_death_is_the_first_all_the_same() -> None:
+    text = (
+        '[{"reason": "rejected", "queue": "work", "exchange": "shop", "routing-keys": ["order"], "count": 2},'
+        ' {"reason": "expired", "queue": "wait", "exchange": "", "routing-keys": ["wait"], "count": 1}]'
+    )
+    told = {"x-first-death-queue": "work", "x-first-death-reason": "rejected"}
+    past, line = history(text, *told.values()), death_columns(deaths(text), told)
+    assert (past.queue, past.exchange, past.routing_key) == ("work", "shop", "order")
+    names = ("origin", "origin_exchange", "origin_routing_key")
+    assert [line[name] for name in names] == ["work", "shop", "order"]
