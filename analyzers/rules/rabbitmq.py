@@ -150,7 +150,7 @@ def _delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
     limit = facts.delivery_limits.get(facts.place_of(letter), {}).get(queue or "")
     # An exported letter brings along what was known where it was pulled; else a record counts its refusals.
     told = letter.attempts if rejected is None else None
-    attempts = told if limit is None else limit + 1
+    attempts = told if limit is None else max(limit, 0) + 1  # -1 is no limit on 4.x, and 0 before
     return Finding(death_text(letter), is_superseded(letter), attempts, queue)
 
 

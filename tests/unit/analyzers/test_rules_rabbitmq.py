@@ -9,7 +9,7 @@ from dlq.analyzers.rules import Facts
 from dlq.core.record import Death
 
 FACTS = Facts(
-    delivery_limits={"orders": {"payments": 2, "zero": 0}},
+    delivery_limits={"orders": {"payments": 2, "zero": 0, "below": -1}},
     alternate_exchanges={"orders": ("unrouted",)},
     dead_letter_exchanges={"orders": {"orders": "dlx", "direct": ""}},
 )
@@ -68,6 +68,7 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (died(("maxlen", "orders", 1)), ("overflow", "maxlen", "orders", None)),
     (died(("delivery_limit", "payments", 1)), ("redelivery_exhausted", "delivery_limit", "payments", 3)),
     (died(("delivery_limit", "zero", 1)), ("redelivery_exhausted", "delivery_limit", "zero", 1)),
+    (died(("delivery_limit", "below", 1)), ("redelivery_exhausted", "delivery_limit", "below", 1)),
     (died(("delivery_limit", "other", 1)), ("redelivery_exhausted", "delivery_limit", "other", None)),
     (died(("expired", "dlq1", 1), ("delivery_limit", "payments", 1)), ("redelivery_exhausted", "delivery_limit", "payments", 3)),
     (died(("delivery_limit", "payments", 1), ("expired", "wait", 2), ("rejected", "payments", 2)),
