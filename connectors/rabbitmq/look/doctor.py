@@ -228,7 +228,7 @@ def _warnings(
 ) -> list[str]:
     length = topology.setting("max-length")
     onward = "are dead-lettered again" if topology.setting("dead-letter-exchange") is not None else "vanish"
-    beyond = _REFUSED.get(str(topology.setting("overflow")), f"the oldest {onward}").format(onward)
+    beyond = _REFUSED.get(topology.overflow, f"the oldest {onward}").format(onward)
     found = {
         "set management_url to see policies, bindings and other queues' limits": not topology.policies_known
         and not topology.notes,

@@ -40,7 +40,7 @@ class _Traits(NamedTuple):
     def drops_its_oldest(self) -> bool:
         """Return whether what finds no room costs it its oldest letters."""
         bounded = self.number("max-length") is not None or self.number("max-length-bytes") is not None
-        return bounded and not str(self.queue.setting("overflow")).startswith("reject-publish")
+        return bounded and not self.queue.overflow.startswith("reject-publish")
 
     def is_nearly_full(self) -> bool:
         """Return whether what comes while letters are out may fill it. The management API alone tells bytes,

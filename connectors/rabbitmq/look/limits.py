@@ -52,7 +52,7 @@ def _of_queue(
     if own:
         return Limits(temporary=f"queue {shows} {own}: it ends with its consumers")
     found = learn_apart(broker, name, "", host)
-    overflow = str(found.setting("overflow") or "drop-head")
+    overflow = found.overflow
     if found.setting("message-ttl") == 0:
         return Limits(0, None, f"queue {shows} ends what nobody takes at once (message-ttl 0)")
     most, size = found.setting("max-length"), found.setting("max-length-bytes")

@@ -97,6 +97,12 @@ class Topology:
         numbers = [v for v in found if isinstance(v, int)]
         return min(numbers) if numbers and len(numbers) == len(found) else next(iter(found), None)
 
+    @property
+    def overflow(self) -> str:
+        """What it does when full: a quorum queue knows no reject-publish-dlx, and drops its oldest."""
+        how = str(self.setting("overflow") or "drop-head")
+        return "drop-head" if (self.kind, how) == ("quorum", "reject-publish-dlx") else how
+
     def document(self) -> dict[str, Any]:
         """Return the document that the archive keeps beside the pull."""
         return {
@@ -283,10 +289,9 @@ def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:
     """Return whether the queue is known to nack what comes when it is full. Else a nack means that it failed:
     so is answered what a classic queue of a cluster may have stored when its node went down (4.3)."""
     try:
-        overflow = learn_apart(broker, queue, "").setting("overflow") if queue else None
+        return bool(queue) and learn_apart(broker, queue, "").overflow.startswith("reject-publish")
     except BrokerError:
         return False
-    return str(overflow).startswith("reject-publish")
 
 
 def is_down(broker: RabbitBroker, queue: str) -> bool:

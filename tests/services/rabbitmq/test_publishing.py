@@ -157,6 +157,16 @@ def test_a_policy_says_what_a_full_quorum_queue_does_with_more(rabbit: Rabbit) -
     eventually(lambda: connector.limits([target]).get(target, Limits()).letters is None)
 
 
+def test_a_quorum_queue_that_is_told_to_refuse_into_its_dead_letters_drops_its_oldest(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("quorum", x_overflow="reject-publish-dlx", x_max_length=2)
+    rabbit.publish(queue, [b"1", b"2", b"3", b"4"])
+    rabbit.wait_for(queue, 2)
+    limits = rabbit.connector().limits([to_queue(queue)])[to_queue(queue)]
+    assert ("each one more drops its oldest" in limits.why, limits.refused_die_again) == (True, False)
+    assert "beyond that the oldest vanish" in " ".join(rabbit.inspect(queue, managed=False).warnings)
+    assert [body for _, _, body in rabbit.take(queue, 2)] == [b"3", b"4"]
+
+
 def no_exchange(rabbit: Rabbit) -> Target:
     del rabbit
     return Target("exchange", "no such 'exchange' in vhost '/'", "key")

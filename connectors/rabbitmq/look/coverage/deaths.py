@@ -120,7 +120,7 @@ class _Host:
 
     def _overflow(self, name: str, queue: Topology) -> Fate:
         found = self._death(name, "overflow", "maxlen")
-        how = _overflow_of(queue)
+        how = queue.overflow
         if how == "drop-head":
             return found
         also = found.leads_to if how == "reject-publish-dlx" else ()
@@ -207,7 +207,7 @@ class _Host:
 
     def _overflows(self, name: str, queue: Topology, key: str, history: _History, holder: str) -> _End:
         """Return where a message ends that comes to a full queue."""
-        how = _overflow_of(queue)
+        how = queue.overflow
         fix = fixes.policy_without(self._known, name, "max-length", "max-length-bytes")
         if how == "drop-head" and _bounds(queue)[0] != 0:
             oldest = self._die(name, "maxlen", key, ())
@@ -265,15 +265,9 @@ def _bounds(queue: Topology) -> tuple[int | None, int | None]:
     return most if isinstance(most, int) else None, size if isinstance(size, int) else None
 
 
-def _overflow_of(queue: Topology) -> str:
-    """Return what it does when full: a quorum queue knows no reject-publish-dlx, and drops its oldest."""
-    how = str(queue.setting("overflow") or "drop-head")
-    return "drop-head" if (queue.kind, how) == ("quorum", "reject-publish-dlx") else how
-
-
 def _is_at_least_once(queue: Topology) -> bool:
     strategy = queue.setting("dead-letter-strategy") == "at-least-once"
-    return strategy and queue.kind == "quorum" and _overflow_of(queue) == "reject-publish"
+    return strategy and queue.kind == "quorum" and queue.overflow == "reject-publish"
 
 
 def _ends_with(queue: Topology) -> str:

@@ -21,6 +21,8 @@ FULL: dict[str, Any] = {"arguments": {"x-max-length": 100}, "counted": 90}
     ({**CLASSIC, "flags": {"auto_delete": True}}, "copy", "it is auto-delete"),
     ({**CLASSIC, **FULL}, "copy", "it is nearly full"),
     ({**CLASSIC, **FULL}, "drain", None),
+    ({**CLASSIC, **FULL, "policy": {"overflow": "reject-publish-dlx"}}, "copy", None),
+    ({**QUORUM, **FULL, "policy": {"overflow": "reject-publish-dlx"}}, "copy", "it is nearly full"),
     ({**QUORUM, "delivery_limit": 20}, "copy", "removes a message after 20"),
     ({**QUORUM, "delivery_limit": 20}, "drain", None),
     ({**QUORUM, "delivery_limit": 2}, "drain", None),
