@@ -30,7 +30,7 @@ from dlq.connectors.local.credentials import log_in
 from dlq.connectors.rabbitmq.amqp091.codec.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp091.link.duplex import DuplexLink
 from dlq.connectors.rabbitmq.link import connecting, named_parameters, place_of, refusal
-from dlq.connectors.rabbitmq.look.topology import is_down, rejects_when_full
+from dlq.connectors.rabbitmq.look.topology import answers, is_down, rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
 from dlq.connectors.rabbitmq.republish import CAUTIOUS_BODY, block_to_send, why_no_frame
@@ -98,6 +98,8 @@ class RabbitPublisher(WindowedPublisher):
         self._blocked_since = math.inf
         self._is_down = cache(partial(is_down, broker))
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
+        self._queue_answers = cache(partial(answers, broker))
+        """Asked anew by each poll: a queue that was full a moment ago may have failed since."""
         self._failed_queue: str | None = None
         self._begun: dict[str, tuple[set[str], float]] = {}
         """Exchange ("": the default one) -> keys with which a letter went to it, and until when new ones are
@@ -174,6 +176,7 @@ class RabbitPublisher(WindowedPublisher):
         self._link.turn(wait, writing=self._blocked is None)
         self._take_returns()
         confirms = self._confirms
+        self._queue_answers.cache_clear()
         for method in self._link.take_methods():
             if self._confirms is not confirms:
                 break  # what came behind the end of that channel or connection
@@ -203,7 +206,7 @@ class RabbitPublisher(WindowedPublisher):
 
     def _on_nack(self, method: Any) -> None:
         for entry, _ in self._take_answer(method):
-            if self._rejects_when_full(entry.queue):
+            if self._rejects_when_full(entry.queue) and self._queue_answers(entry.queue):
                 self.answers.append(Sent(entry.number, "refused", _FULL))
                 continue
             self.answers.append(Sent(entry.number, "in_doubt", _FAILED))

@@ -29,7 +29,7 @@ from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp091.link.channel import connect_first
 from dlq.connectors.rabbitmq.amqp091.send import OFFENDER, RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.link import connecting, named_parameters, place_of, refusal_10
-from dlq.connectors.rabbitmq.look.topology import rejects_when_full
+from dlq.connectors.rabbitmq.look.topology import answers, rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
 from dlq.connectors.rabbitmq.republish import message_to_send
@@ -110,6 +110,8 @@ class Amqp10Publisher(WindowedPublisher):
         """Number of the delivery that is not answered -> the caller's."""
         self._missing: dict[str, str] = {}
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
+        self._queue_answers = cache(partial(answers, broker))
+        """Asked anew for each of the broker's answers, as by 0-9-1."""
 
     def _open_session(self) -> Session:
         session = open_session(self._broker, self._name, self._unsent_seconds)
@@ -217,6 +219,7 @@ class Amqp10Publisher(WindowedPublisher):
         self._take_outcomes()
 
     def _take_outcomes(self) -> None:
+        self._queue_answers.cache_clear()
         doubts = [self._note_outcome(outcome) for outcome in self._session.outcomes() if outcome.of_sent]
         if doubt := next(filter(None, doubts), None):  # what comes behind it would be in doubt, too
             raise ConnectionLost(f"{self._place}: {doubt}")
@@ -230,7 +233,8 @@ class Amqp10Publisher(WindowedPublisher):
         return detail if means == "in_doubt" else None
 
     def _meaning(self, code: int, target: Target) -> tuple[Means, str | None]:
-        if code == frames.REJECTED and target.kind == "queue" and self._rejects_when_full(target.name):
+        is_of_queue = code == frames.REJECTED and target.kind == "queue"
+        if is_of_queue and self._rejects_when_full(target.name) and self._queue_answers(target.name):
             return _FULL
         return _MEANS.get(code, _UNKNOWN)
 

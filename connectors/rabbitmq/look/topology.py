@@ -294,6 +294,17 @@ def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:
         return False
 
 
+def answers(broker: RabbitBroker, queue: str) -> bool:
+    """Return whether the queue answers at once. For one on a node that is down a broker of 4.3 waits in case
+    that comes back, and its management API says that it runs."""
+    try:
+        with questions(broker, patience.REPLY) as asking:
+            asking.queue(queue)
+    except BrokerError:
+        return False
+    return True
+
+
 def is_down(broker: RabbitBroker, queue: str) -> bool:
     """Return whether the queue lies on a node that is down. 3.10 routes nothing to it, as if it were not
     there."""

@@ -18,7 +18,9 @@ from support.brokers.rabbitmq.letters import (
     headers_of_all,
     letter,
     new_plan,
+    outcomes,
     publish,
+    sent,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
@@ -26,7 +28,7 @@ from support.faults import Archive, Fault, Mends
 from support.waiting import eventually
 
 from dlq.capture.pull import PullResult, proven_depth
-from dlq.connectors.base import Search
+from dlq.connectors.base import Outgoing, Search
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import NodeDown, NotFound
 from dlq.replay.runs.apply import Run
@@ -212,6 +214,24 @@ def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     for node in (leader, third):
         node.start()
     eventually(lambda: proven_depth(connector.gauge(queue)) == NUMBER)
+
+
+def test_a_queue_whose_node_has_failed_is_not_taken_for_a_full_one(rabbit_cluster: Cluster) -> None:
+    """The broker nacks for both, and what lies on the dead node's disk is there again when that is back."""
+    owner, other, _ = rabbit_cluster.nodes
+    owning, sending = (Rabbit(node.url_of("/"), "/", node, None) for node in (owner, other))
+    owning.channel = owning.connect()
+    queue = owning.queue("classic", x_overflow="reject-publish", x_max_length=10**6)
+
+    def letters() -> Iterator[Outgoing]:
+        for number in range(10 * NUMBER):
+            if number == NUMBER:
+                owner.kill()
+            yield letter(number, to_queue(queue))
+
+    answers, error = sent(sending.broker(), letters(), window=1000)
+    assert "is the node that it lies on up?" in str(error)
+    assert {*outcomes(answers).values()} - {"returned"} == {"confirmed", "in_doubt"}
 
 
 def test_a_queue_whose_node_is_down_is_not_taken_for_one_that_is_not_there() -> None:

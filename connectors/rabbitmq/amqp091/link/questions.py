@@ -33,11 +33,11 @@ class Questions:
     """A connection with one channel, which the broker closes over what it refuses: it is opened again then. A
     user, or a connection, may have very few."""
 
-    def __init__(self, broker: RabbitBroker) -> None:
+    def __init__(self, broker: RabbitBroker, most_seconds: float = _MOST_SECONDS) -> None:
         """Raise a DlqError that names the broker."""
         self._broker = broker
         self._link = log_in(broker, self._connect)
-        self._link.patience = min(self._link.patience, _MOST_SECONDS)
+        self._link.patience = min(self._link.patience, most_seconds)
         self._link.refusal = Refused
         self.version = self._link.server_version
 
@@ -103,9 +103,9 @@ class Questions:
 
 
 @contextmanager
-def questions(broker: RabbitBroker) -> Iterator[Questions]:
+def questions(broker: RabbitBroker, most_seconds: float = _MOST_SECONDS) -> Iterator[Questions]:
     """A connection for some questions, closed after them. Raises a DlqError that names the broker."""
-    asking = Questions(broker)
+    asking = Questions(broker, most_seconds)
     try:
         yield asking
     except (Refused, LinkLostError) as error:

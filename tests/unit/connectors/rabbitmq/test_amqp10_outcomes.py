@@ -21,7 +21,8 @@ FULL, OTHER, SEVERAL = Target("queue", "full"), Target("queue", "q"), Target("ex
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTILE", "s3cret")
-    monkeypatch.setattr(send, "rejects_when_full", lambda _broker, queue: queue == "full")
+    monkeypatch.setattr(send, "rejects_when_full", lambda _broker, queue: queue in ("full", "down"))
+    monkeypatch.setattr(send, "answers", lambda _broker, queue: queue == "full")
 
 
 def published(state: bytes, target: Target) -> tuple[list[Sent], Exception | None]:
@@ -36,6 +37,7 @@ REFUSED = described_value(frames.REJECTED, sequence([NULL]))
 
 DOUBTS: Mapping[str, tuple[bytes, Target]] = {
     "a queue that does not reject": (REFUSED, OTHER),
+    "a queue that rejects, on a node that is down": (REFUSED, Target("queue", "down")),
     "one queue of several": (REFUSED, SEVERAL),
     "modified": (frames.state(frames.MODIFIED), FULL),
     "received": (described_value(0x23, sequence([])), FULL),
