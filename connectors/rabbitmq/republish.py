@@ -372,6 +372,11 @@ _WARNINGS: tuple[tuple[_Applies, str], ...] = (
         "x-delay is kept: an x-delayed-message exchange delays the letter again and confirms it unrouted",
     ),
     (
+        lambda _record, _properties, headers, _target: "x-deduplication-header" in headers,
+        "x-deduplication-header is kept: an exchange or queue of that plugin which has seen its value drops "
+        "the letter, and the broker confirms it",
+    ),
+    (
         lambda _record, properties, _headers, _target: "reply_to" in properties,
         "some letters have reply_to: the requester may no longer wait for the answer",
     ),

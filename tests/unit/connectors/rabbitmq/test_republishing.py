@@ -122,6 +122,7 @@ def test_what_cannot_be_encoded_or_does_not_fit_a_frame_is_a_problem(
 @each_row(("record", "target", "text"), [
     (letter()._replace(body_size=17 * 2**20), ORDERS, "16 MiB"),
     (letter({"x-delay": 5}), Target("exchange", "late", "k"), "x-delay"),
+    (letter({"x-deduplication-header": "o-1"}), ORDERS, "drops the letter, and the broker confirms it"),
     (letter(reply_to="answers"), ORDERS, "reply_to"),
 ])  # fmt: skip
 def test_what_may_surprise_is_warned_of(record: Record, target: Target, text: str) -> None:
