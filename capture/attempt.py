@@ -6,11 +6,11 @@ one thread while the next batch is read; the reading itself is touched by the ca
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from dlq.archive import losses, manifests, segments
 from dlq.archive.manifests import Manifest
@@ -203,14 +203,18 @@ class Attempt:
         flush, self._open = self._open, _Flush()
         if flush.rows or flush.checkpoint or flush.gaps:
             self.last_number += 1
-            future: Future[Manifest | None] = writer.submit(self._write, flush, self.last_number)
+            before = [one for _, one in self._writing]
+            future: Future[Manifest | None] = writer.submit(self._write, flush, self.last_number, before)
         else:
             future = Future()
             future.set_result(None)
         self._writing.append((flush, future))
 
-    def _write(self, flush: _Flush, number: int) -> Manifest | None:
-        """Return what is lost first: behind a checkpoint nobody looks for it again."""
+    def _write(self, flush: _Flush, number: int, before: Iterable[Future[Any]]) -> Manifest | None:
+        """Write nothing where `before` was not written, and what is lost first: behind a checkpoint nobody
+        looks for it again. Raises ArchiveError, also that of `before`."""
+        for one in before:
+            one.result()
         request = self._request
         if flush.gaps:
             missing = [losses.Missing(*gap[:4]) for gap in flush.gaps]

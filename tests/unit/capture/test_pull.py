@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+from support.brokers import toy_log
 from support.rows import each_row
 
 from dlq.archive import manifests, segments
@@ -280,6 +283,35 @@ def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     assert result.acknowledged == 60 - shop.depth() == 20
     shop.take()
     shop.check_all_are_archived_once(60)
+
+
+def test_behind_a_segment_that_could_not_be_written_no_checkpoint_counts(
+    store: LocalStore, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """The writing fails once, when the rest waits for its turn already."""
+    (tmp_path / "orders.dlq.log").write_text('{"body_text": "a"}\n' * 3)
+    source, connector = (
+        Source("orders", "shop", topic="orders.dlq"),
+        toy_log.ToyLogConnector(Broker("shop", "toylog", f"toylog://{tmp_path}")),
+    )
+    scan, put, all_read, failing = toy_log.ToyReading.scan, LocalStore.put, Event(), ["segments/"]
+
+    def one_by_one(self: Any) -> Iterator[Batch]:
+        self._request = replace(self._request, batch_rows=1)
+        yield from scan(self)
+        all_read.set()
+
+    def fail_once(self: LocalStore, name: str, data: Any) -> None:
+        if failing and name.startswith(failing[0]):
+            all_read.wait()
+            raise ArchiveError(f"no space left for {failing.pop()}")
+        put(self, name, data)
+
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 1)
+    monkeypatch.setattr(toy_log.ToyReading, "scan", one_by_one)
+    monkeypatch.setattr(LocalStore, "put", fail_once)
+    results = [pull(store, connector, source, PullOptions("drain")) for _ in range(2)]
+    assert [(isinstance(one.error, ArchiveError), one.captured) for one in results] == [(True, 0), (False, 3)]
 
 
 def test_who_is_waited_for_is_the_archive_while_it_is_read_or_written_and_else_the_broker(
