@@ -55,6 +55,7 @@ class S3Store:
         self._check_locks()
         with self._told("write", name):
             self.filesystem.pipe_file(self._path(name), bytes(data), chunksize=_ONE_PUT)
+        self._check_locks()  # the store may have answered late: who took the lock over has not seen it
 
     def get(self, name: str) -> bytes:
         found = self.get_many([name])

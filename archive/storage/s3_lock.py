@@ -34,6 +34,8 @@ _LARGEST = 4096
 _CLOCK_STEP = 2.0
 """A store tells the time of an object in whole seconds."""
 _ATTEMPTS = 3
+_NEVER_HOLD = {"If-None-Match": "*", "If-Match": f'"{0:032}"'}
+"""Conditions that no lock fulfils that is there."""
 _REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404"}
 
 
@@ -139,9 +141,10 @@ class Lock:
         return True
 
     def _require_conditions(self) -> None:
-        """Require conditions: a store that ignores one would give a lock to everybody."""
-        if self._put(IfNoneMatch="*"):
-            raise ArchiveError("this object store ignores If-None-Match, so it keeps no locks; use another")
+        """Require conditions: a store that ignores one would give a lock to everybody, or take none away."""
+        for name, never in _NEVER_HOLD.items():
+            if self._put(**{name.replace("-", ""): never}):
+                raise ArchiveError(f"this object store ignores {name}, so it keeps no locks; use another")
 
     def _look(self) -> _StoredLock | None:
         try:

@@ -79,14 +79,35 @@ def test_one_that_has_lost_its_lock_writes_no_more(s3_location: str, monkeypatch
     assert "after" not in store.list("")
 
 
-def test_a_store_that_ignores_conditions_cannot_lock(
+def test_what_is_written_only_when_the_lock_has_ended_does_not_count(
     s3_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has taken the lock over did not see it, so nothing may be acknowledged for it."""
+    store = S3Store(s3_location)
+    write = store.filesystem.pipe_file
+
+    def write_late(*words: Any, **more: Any) -> None:
+        write(*words, **more)
+        monkeypatch.setattr(store._locks[0], "_fresh_until", (0.0, 0.0))
+
+    monkeypatch.setattr(store.filesystem, "pipe_file", write_late)
+    with store.lock("work"), pytest.raises(ArchiveError, match="the lock work was lost"):
+        store.put("late", b"")
+
+
+@pytest.mark.parametrize("ignored", ["If-None-Match", "If-Match"])
+def test_a_store_that_ignores_conditions_cannot_lock(
+    s3_location: str, monkeypatch: pytest.MonkeyPatch, ignored: str
 ) -> None:
     store = S3Store(s3_location)
     call = store.filesystem.call_s3
-    ignoring = lambda name, IfNoneMatch="", **more: call(name, **more)  # noqa: E731,N803 - S3's name
+
+    def ignoring(name: str, **more: Any) -> Any:
+        more.pop(ignored.replace("-", ""), None)
+        return call(name, **more)
+
     monkeypatch.setattr(store.filesystem, "call_s3", ignoring)
-    with pytest.raises(ArchiveError, match="ignores If-None-Match"), store.lock("work"):
+    with pytest.raises(ArchiveError, match=f"ignores {ignored}"), store.lock("work"):
         pass
 
 
