@@ -55,7 +55,8 @@ def _connect(settings: LedgerSettings, store: Store) -> Ledger:
     from dlq.replay.ledger.server import Server, server_url
 
     lease = seconds(settings.lease)
-    return SqlLedger(Server(server_url(settings), lease, settings), lease)
+    is_known = location.is_on_server(store)
+    return SqlLedger(Server(server_url(settings), lease, settings), lease, is_known=is_known)
 
 
 def _open_file(path: Path, settings: LedgerSettings) -> Ledger:

@@ -52,7 +52,8 @@ class Database(Protocol):
     is_file: bool
 
     def make_tables(self, is_known: bool) -> None:
-        """Make the tables where there are none; `is_known`: what lies in a file was looked through."""
+        """Make the tables where there are none; `is_known`: what lies in a file was looked through, and on a
+        server there are some."""
         ...
 
     def run(self, work: Callable[[Transaction], _T], reading: bool = False) -> _T:

@@ -119,6 +119,12 @@ def check(settings: Ledger, store: Store) -> None:
         )
 
 
+def is_on_server(store: Store) -> bool:
+    """Return whether the archive has had its ledger on a server."""
+    noted = _read_note(store)
+    return noted is not None and bool(noted.server)
+
+
 def check_named(store: Store, path: Path, outside: str | None) -> None:
     """Raise UsageError for a ledger outside of the archive that the user has not named."""
     if path != _in_folder(store) and (outside is None or Path(outside) != path):

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, ODD, reason_of
 from dlq.connectors.local.credentials import password_of
-from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
+from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable, UsageError
 from dlq.core.runtime import patience
 from dlq.core.settings import Ledger
 from dlq.core.text import for_terminal
@@ -34,6 +34,10 @@ _CLOCKS = {
 """Dialect -> what its server's clock shows, in microseconds."""
 _IN_MYSQL = {'"': "`", " AS BIGINT)": " AS SIGNED)"}
 """What is written otherwise there."""
+_GONE = (
+    "the ledger {} has no table of replays, and the archive has had one there: all that it records would be "
+    "sent again. Restore it, or name it in [ledger] url; only if it is lost, remove the archive's ledger.json"
+)
 _T = TypeVar("_T")
 
 TABLE = sa.Table(
@@ -95,8 +99,12 @@ class Server:
         asked for the password of each connection. Nothing is connected yet."""
         self.engine = _engine(url, math.ceil(lease), holder)
 
-    def make_tables(self, _is_known: bool) -> None:
-        """See `Database`."""
+    def make_tables(self, is_known: bool) -> None:
+        """See `Database`. Raises UsageError where tables that should be there are not."""
+        if is_known and not self.run(
+            lambda on: sa.inspect(on.connection).has_table(TABLE.name), patient=False
+        ):
+            raise UsageError(_GONE.format(self._shown_url()))
         try:
             self.run(lambda on: TABLE.metadata.create_all(on.connection), patient=False)
         except ArchiveError:

@@ -62,8 +62,8 @@ class SqlLedger:
         at_close: Callable[[], None] | None = None,
         is_known: bool = False,
     ) -> None:
-        """`lease` in seconds; `clock`: that of the database unless given; `is_known`: what lies in a file was
-        looked through. Creates the tables where there are none; raises ArchiveError."""
+        """`lease` in seconds; `clock`: that of the database unless given; `is_known`: see `make_tables`.
+        Creates the tables where there are none. Raises ArchiveError, UsageError."""
         self.database, self._at_close = database, at_close
         self._lease = round(lease * 1_000_000)
         self._clock = clock

@@ -297,6 +297,25 @@ def test_an_archive_remembers_that_its_ledger_is_on_a_server(config: Settings, s
     open_ledger(config.ledger, store).close()
 
 
+def test_a_server_that_has_forgotten_the_replays_of_an_archive_is_refused(
+    config: Settings, store: LocalStore
+) -> None:
+    """As one that was restored without them, or a database that was named by mistake."""
+    open_ledger(config.ledger, store).close()
+    engine = sa.create_engine(server_url(config.ledger))
+    with engine.begin() as on:
+        on.exec_driver_sql("ALTER TABLE replays RENAME TO replays_of_before")
+    try:
+        for use in (open_ledger, as_arrow):
+            with pytest.raises(UsageError, match="has no table of replays"):
+                use(config.ledger, store)
+    finally:
+        with engine.begin() as on:
+            on.exec_driver_sql("ALTER TABLE replays_of_before RENAME TO replays")
+        engine.dispose()
+    open_ledger(config.ledger, store).close()
+
+
 def test_a_ledger_that_is_sending_is_not_moved(config: Settings, store: LocalStore) -> None:
     store.put("here", b"")
     with opened(LedgerSettings(), store) as old:
