@@ -59,17 +59,21 @@ def _connect(settings: LedgerSettings, store: Store) -> Ledger:
     return SqlLedger(Server(server_url(settings), lease, settings), lease, is_known=is_known)
 
 
-def _open_file(path: Path, settings: LedgerSettings) -> Ledger:
+def _open_file(path: Path, settings: LedgerSettings, alone: bool = False) -> Ledger:
     """Return the ledger in a file, to be written."""
     with ExitStack() as held:
         held.enter_context(file.written(path))
-        return _in_file(path, settings, set(), held.pop_all().close)
+        return _in_file(path, settings, set(), held.pop_all().close, alone)
 
 
 def _in_file(
-    path: Path, settings: LedgerSettings, known: set[str], at_close: Callable[[], None] | None = None
+    path: Path,
+    settings: LedgerSettings,
+    known: set[str],
+    at_close: Callable[[], None] | None = None,
+    alone: bool = False,
 ) -> Ledger:
-    found = SqlLedger(File(path), seconds(settings.lease), at_close=at_close, is_known=known >= TABLES)
+    found = SqlLedger(File(path, alone), seconds(settings.lease), at_close=at_close, is_known=known >= TABLES)
     known.update(TABLES)
     return found
 
@@ -91,7 +95,7 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
 
     `outside`: the ledger's file, where it does not lie in the archive; what that says of itself is not enough
     to write there. Afterwards the file is kept under another name: two ledgers of one archive would send
-    twice. Raises UsageError when there is nothing to move, Busy while letters are being sent.
+    twice. Raises UsageError when there is nothing to move, Busy while somebody has it open, who may send.
     """
     if settings.url == "sqlite":
         raise UsageError("[ledger] url is sqlite; set it to the server first, e.g. postgresql://user@host/db")
@@ -102,7 +106,7 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
     if not is_server(settings) and file_of(settings, store) == path:
         raise UsageError(f"the ledger is {path} already; set [ledger] url to another place")
     total = new = 0
-    with closing(_open_file(path, settings)) as old, closing(_connect(settings, store)) as server:
+    with closing(_open_file(path, settings, alone=True)) as old, closing(_connect(settings, store)) as server:
         old.expire()
         for rows in old.all_rows():
             if any("sending" in row for row in rows):

@@ -16,11 +16,12 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from dlq.core.clock import now
-from dlq.core.errors import ArchiveError
+from dlq.core.errors import ArchiveError, Busy
 from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 from dlq.replay.ledger import snapshot
 
+_ALONE = "PRAGMA busy_timeout = 0; PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT"
 _T = TypeVar("_T")
 Row = tuple[Any, ...]
 
@@ -70,17 +71,25 @@ class File:
 
     is_file = True
 
-    def __init__(self, path: Path) -> None:
-        """Open it. Raises ArchiveError."""
+    def __init__(self, path: Path, alone: bool = False) -> None:
+        """Open it; `alone`: as long as nobody else has. Raises ArchiveError, Busy."""
         self._path, self._lock = path, Lock()
         with self._told():
             self.connection = sqlite3.connect(path, timeout=patience.AWAY, check_same_thread=False)
         try:
             with self._told():
                 snapshot.prepare(self.connection, path)
+            if alone:
+                self._exclude_others()
         except BaseException:
             self.close()
             raise
+
+    def _exclude_others(self) -> None:
+        try:
+            self.connection.executescript(_ALONE)
+        except sqlite3.OperationalError as error:
+            raise Busy(f"the ledger {self._path} is in use, perhaps by a replay: wait for its end") from error
 
     def make_tables(self, is_known: bool) -> None:
         """See `Database`."""

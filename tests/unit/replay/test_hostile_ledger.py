@@ -100,10 +100,10 @@ def test_what_is_put_there_after_it_was_looked_at_changes_nothing_outside(
     shutil.copy(file, outside)
     before = outside.read_bytes()
 
-    def exchanging(path: Path) -> File:
+    def exchanging(path: Path, alone: bool) -> File:
         if path == file:
             put(file, outside)
-        return File(path)
+        return File(path, alone)
 
     monkeypatch.setattr(ledgers, "File", exchanging)
     code, _, said = dlq(*CHANGE)

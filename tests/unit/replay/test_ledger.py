@@ -12,7 +12,7 @@ from support.ledger_contract import LEASE, LedgerContract, MovingClock, Opening,
 
 from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Sent
-from dlq.core.errors import ArchiveError, ConfigError, ConnectionLost, SendingEnded, UsageError
+from dlq.core.errors import ArchiveError, Busy, ConfigError, ConnectionLost, SendingEnded, UsageError
 from dlq.core.failures import make_event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
@@ -106,6 +106,22 @@ def test_a_ledger_moves_once_with_all_of_it(config: Settings, store: LocalStore,
         with pytest.raises(UsageError, match=r"was moved: set \[ledger\] url"):
             look_or_send(config.ledger, store)
     assert store.list("ledger") == ["ledger.db.moved", "ledger.json"]
+
+
+def test_a_ledger_that_somebody_has_open_is_not_moved(
+    config: Settings, store: LocalStore, tmp_path: Path
+) -> None:
+    """As a ramp that waits: nothing is being sent, and the next letter would be claimed in the old file."""
+    store.put("here", b"")
+    elsewhere = LedgerSettings(url=f"sqlite:///{tmp_path}/elsewhere.db")
+    with opened(config.ledger, store) as own:
+        own.claim("plan", letters(1))
+        own.record_results([Result("key1", "confirmed")])
+        with pytest.raises(Busy, match="is in use"):
+            move(elsewhere, store)
+        own.claim("plan", letters(2))
+        own.record_results([Result("key2", "confirmed")])
+    assert move(elsewhere, store) == (2, 2)
 
 
 def test_of_letters_that_are_named_no_other_replays_are_read(config: Settings, store: LocalStore) -> None:
