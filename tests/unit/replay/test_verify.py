@@ -95,9 +95,23 @@ def test_a_letter_in_the_archive_twice_does_not_balance(replay: Replaying) -> No
 
 
 UNREADABLE, OTHER = "cannot be read", "not what its manifest says"
+
+
+def spoil_headers(store: Store, one: Manifest) -> None:
+    """As a disk that has lost a block; nothing else of the letters is touched."""
+    content = bytearray(store.get(one.segment))
+    group = segments.open_segment(store, one, ["headers"]).metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    [values] = [column for column in columns if column.path_in_schema == "headers.key_value.value"]
+    end = values.data_page_offset + values.total_compressed_size
+    content[end - 16 : end] = bytes(16)
+    store.put(one.segment, content)
+
+
 HARMS: list[tuple[Callable[[Store, Manifest], None], str]] = [
     (lambda store, one: manifests.write(store, replace(one, rows=one.rows + 1)), OTHER),
     (lambda store, one: manifests.write(store, replace(one, digest="another")), OTHER),
+    (spoil_headers, UNREADABLE),
     (lambda store, one: store.put(one.segment, b"no parquet"), UNREADABLE),
     (lambda store, one: store.delete(one.segment), UNREADABLE),
 ]
