@@ -14,7 +14,7 @@ from dlq.archive import manifests, segments
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.storage.store import Store, build
 from dlq.core import documents
-from dlq.core.clock import iso, now
+from dlq.core.clock import from_iso, iso, now
 from dlq.core.errors import ArchiveError
 
 _FOLDER = "losses/"
@@ -94,15 +94,18 @@ def _record_event(store: Store, event: "_Event", is_open: bool) -> int:
 def read_losses(store: Store, source: str | None = None) -> list[Loss]:
     """Return all losses, of one source or of all, oldest first. Raises ArchiveError, FormatTooNew."""
     found: dict[str, list[Loss]] = {}
+    for event in _read_events(store):
+        if source in (None, event.source):
+            found[event.source] = _EVENTS[event.event](found.get(event.source, []), event)
+    return [loss for losses in found.values() for loss in losses]
+
+
+def _read_events(store: Store) -> "list[_Event]":
     names = [name for name in store.list(_FOLDER) if name.endswith(".json")]
     contents = store.get_many(names)
     if missing := sorted(set(names) - contents.keys()):
         raise ArchiveError(f"the archive {store.location} lists {missing[0]!r}, which is not there")
-    for name in sorted(names):
-        event = build(name, contents[name], _build_event)
-        if source in (None, event.source):
-            found[event.source] = _EVENTS[event.event](found.get(event.source, []), event)
-    return [loss for losses in found.values() for loss in losses]
+    return [build(name, contents[name], _build_event) for name in sorted(names)]
 
 
 def _build_event(document: Mapping[str, Any]) -> "_Event":
@@ -168,6 +171,9 @@ _EVENTS = {"found": _add_found, "dismissed": _dismiss_all, "reopened": _reopen_a
 
 
 def _write(store: Store, event: _Event) -> None:
+    """Write an event behind all that are known: the clocks of hosts differ."""
+    last = max((from_iso(one.at) or 0 for one in _read_events(store)), default=0)
+    event = replace(event, at=max(event.at, iso(last + 1)))
     name = f"{_FOLDER}{event.at[:26].translate(str.maketrans('', '', '-:.'))}-{os.urandom(4).hex()}.json"
     missing = [one._asdict() for one in event.missing]
     document = {"format": FORMAT_VERSION, **asdict(event), "missing": missing}

@@ -44,3 +44,18 @@ def test_dismissed_losses_are_closed_until_they_are_opened_again(store: LocalSto
     assert ranges(store) == []
     assert losses.reopen(store, "orders", "ann") == 1
     assert ranges(store) == [(10, 20)]
+
+
+def test_a_loss_that_a_host_whose_clock_is_late_finds_after_a_dismissal_is_open(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses.keep(store, "orders", [Missing("orders-0", 10, 20)])
+    early = losses.now() - 3_600_000_000
+    losses.dismiss(store, "orders", "known", "ann")
+    monkeypatch.setattr(losses, "now", lambda: early)
+    losses.keep(store, "orders", [Missing("orders-0", 30, 40)])
+    assert ranges(store) == [(30, 40)]
+    assert losses.dismiss(store, "orders", "known, too", "ann") == 1
+    assert ranges(store) == []
+    assert losses.reopen(store, "orders", "ann") == 2
+    assert len(ranges(store)) == 2
