@@ -179,7 +179,9 @@ def list_uncommitted(store: Store, source: str) -> list[str]:
 
 def remove_uncommitted(store: Store, source: str) -> int:
     """Remove what a crash left of `source`; the broker delivers it again. The caller holds its lock."""
-    orphans = list_uncommitted(store, source)
+    manifest_of = {name: manifests.name_of(PurePath(name).stem) for name in list_uncommitted(store, source)}
+    listed_late = store.get_many([*manifest_of.values()])  # no object store has to list all that it has
+    orphans = [name for name, manifest in manifest_of.items() if manifest not in listed_late]
     for name in orphans:
         store.delete(name)
     return len(orphans)

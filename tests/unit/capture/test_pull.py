@@ -269,6 +269,18 @@ def test_a_full_disk_loses_nothing(shop: Shop, monkeypatch: Patch, failing: str)
     assert len(shop.store.list("segments/")) == 1
 
 
+def test_a_segment_whose_manifest_the_store_does_not_list_is_not_what_a_crash_left(
+    shop: Shop, monkeypatch: Patch
+) -> None:
+    shop.put("a")
+    shop.take()
+    listed = LocalStore.list
+    without = lambda store, at: [] if at == "manifests/" else listed(store, at)  # noqa: E731
+    monkeypatch.setattr(LocalStore, "list", without)
+    assert remove_uncommitted(shop.store, "orders") == 0
+    assert len(shop.store.list("segments/")) == 1
+
+
 def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     shop: Shop, monkeypatch: Patch
 ) -> None:
