@@ -84,6 +84,7 @@ def make(
             document["compare"] = compare.gather(connection, before)
         letters = sample.gather(connection, masker, _named_letters(document)) if with_letters else None
     document["losses"] = [loss.as_json() for loss in losses.open_ones(store)]
+    document["selection"] = None if part is None else part.options
     if part is not None:
         _tell(document, part)
     if masker is not None:
@@ -98,7 +99,6 @@ def _named_letters(document: Document) -> set[str]:
 
 
 def _tell(document: Document, part: Narrowing) -> None:
-    document["selection"] = part.options
     for step in document["next"]:
         step["command"] = part.narrowed(step["command"])
 

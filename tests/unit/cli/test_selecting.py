@@ -75,6 +75,7 @@ def test_a_report_of_a_selection_says_so_and_its_next_steps_keep_to_it(dlq: Dlq)
     report = json.loads(out)
     assert [row["incident_id"] for row in report["incidents"]] == ["20260101-abc"]
     assert report["selection"].endswith(" --incident 20260101-abc")
+    assert json.loads(dlq("report")[1])["selection"] is None
     (plan,) = [step["command"] for step in report["next"] if "replay plan" in step["command"]]
     where = r"""(\"origin\" <> '\$x' or true) and advice = 'replay'"""
     assert plan == f'dlq replay plan --where "{where}" --incident 20260101-abc'
