@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from dlq.archive import manifests, views
 from dlq.archive.storage.store import Store
+from dlq.connectors.base import Target
 from dlq.core.clock import iso, now
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
@@ -35,7 +36,7 @@ from dlq.replay.plans.owners import TIMES, Owners, oldest_of
 from dlq.replay.plans.picking import MOST_WARNINGS, Candidate, Known, Picker, advised_against
 from dlq.replay.plans.planfile import Draft, Header
 from dlq.replay.plans.unwrapping import memory_in_body, unwrap
-from dlq.replay.plans.wanted import Wanted
+from dlq.replay.plans.wanted import DEFAULT_TARGET, Wanted
 from dlq.replay.runs import elsewhere, ordering
 from dlq.replay.runs.brokers import Brokers
 from dlq.replay.runs.load import PLANNED_COLUMNS, Loader
@@ -203,7 +204,7 @@ class _Planner:
     ) -> Candidate | None:
         wanted, left_out = self._wanted, self._picker.tally.left_out
         broker = self._brokers.name_for(record.source, self._brokers_of.get(place.segment) or record.broker)
-        target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
+        target = self._target(broker, record) if broker else None
         if target is not None and len(target.name) + len(target.routing_key) > _LONGEST_NAME:
             self._picker.tally.warn(_NO_NAME)
             target = None
@@ -222,6 +223,16 @@ class _Planner:
         bound = content.digest(stored, target, edited, stored.body_sha256)
         letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target, bound)
         return Candidate(record, advice, letter, wrapped, transaction is not None)
+
+    def _target(self, broker: str, record: Record) -> Target | None:
+        """Return where a letter goes; None where nothing says it. Raises UsageError for a `--to` that its
+        broker has not."""
+        try:
+            return self._brokers.get(broker).target_of(record, self._wanted.to_for(record))
+        except UsageError:
+            if self._wanted.to != DEFAULT_TARGET:
+                raise
+            return None  # it came by import from another kind of broker
 
     def _unwrap(self, record: Record) -> str | None:
         """Change a letter to the message in it, where it remembers its failure in its body and nobody has

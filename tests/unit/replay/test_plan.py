@@ -228,6 +228,16 @@ def test_letters_whose_queue_is_gone_are_left_out_and_a_named_queue_must_be_ther
         plan(Wanted(to="queue:ordres"))
 
 
+def test_a_letter_from_another_kind_of_broker_has_no_target_until_one_is_named(plan: Planning) -> None:
+    """A file with letters of several kinds comes in by `dlq import --broker`."""
+    fill(plan.store, 2, broker_kind="rocketmq")
+    header = plan()
+    assert (header.letters, header.left_out) == (0, {"no_target": 2})
+    assert plan(Wanted(to="queue:orders")).letters == 2
+    with pytest.raises(UsageError, match="--to group: this broker has queues only"):
+        plan(Wanted(to="group"))
+
+
 def test_a_broker_that_says_nothing_hinders_no_plan(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing_targets(targets: list[Target]) -> None:
         raise Unreachable("no connection")
