@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
-from dlq.core.errors import DlqError
+from dlq.core.errors import DlqError, with_next_step
 from dlq.core.runtime import bounded_json, patience
 from dlq.core.runtime.logs import Log
 from dlq.core.values import units
@@ -82,7 +82,8 @@ class _Run:
         sources_failed = len(self._failures)
         if profile.analyze:
             self._try("analysis_failed", self._analyze, _ANALYSIS_STOP)
-        self._try("report_failed", self._gather, path="")
+        paths = ", ".join(path for _format, path in self._task.reports)
+        self._try("report_failed", self._gather, path=paths or "of this run")
         for format_, path in self._task.reports if self._report else ():
             self._try("report_failed", partial(self._write_report, format_, path), path=path)
         self._check_thresholds()
@@ -111,7 +112,8 @@ class _Run:
         self._failures.append(code)
         if event == "source_failed":
             self.outcome.sources.append({"source": fields["source"], "error": str(error)})
-        self._log(event, error=str(error), **fields)
+        said = with_next_step(error) if isinstance(error, DlqError) else str(error)
+        self._log(event, error=said, **fields)
 
     def _pull_all(self) -> None:
         """Pull several sources at once. This thread keeps the limit of time: no signal ends another one."""
@@ -155,7 +157,7 @@ class _Run:
         if result.error is not None:
             self._failures.append(code_of(result.error))
             facts["error"] = str(result.error)
-            self._log("source_failed", **facts)
+            self._log("source_failed", **{**facts, "error": with_next_step(result.error)})
         else:
             self._log("source_pulled", **facts)
         self.outcome.sources.append(facts)

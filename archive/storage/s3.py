@@ -175,7 +175,8 @@ class S3Store:
             yield
         except FAULTS as error:
             raise ArchiveError(
-                f"cannot {doing} {name} in the archive {self.location}: {_reason(error)}"
+                f"cannot {doing} {name} in the archive {self.location}: {_reason(error)}; "
+                "check the endpoint, the bucket and the credentials"
             ) from error
 
 

@@ -274,7 +274,10 @@ class LocalStore:
             raise self._failure(doing, name, error) from error
 
     def _failure(self, doing: str, name: str, error: OSError) -> ArchiveError:
-        return ArchiveError(f"cannot {doing} {name} in the archive {self.location}: {error.strerror}")
+        return ArchiveError(
+            f"cannot {doing} {name} in the archive {self.location}: {error.strerror}; "
+            "check its path, its rights and the room there"
+        )
 
 
 _LONGEST_HOLDER = 512

@@ -215,7 +215,7 @@ def _tell_problems(listener: Listener, one: Outcome) -> None:
     for letter in result.left_letters[:_MOST_LEFT]:
         listener.complain(f"{name}: left in the queue: {letter}")
     if result.error is not None:
-        listener.complain(f"{name}: {result.error}")
+        listener.complain(f"{name}: {with_next_step(result.error)}")
     if result.partial and result.snapshot is not None:
         taken = result.captured + result.recaptured
         gone = f", {result.gone} gone meanwhile" if result.gone else ""

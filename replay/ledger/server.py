@@ -82,9 +82,9 @@ def server_url(settings: Ledger) -> sa.URL:
             "use postgresql://user@host/database, mysql:// or sqlite"
         )
     if url.drivername not in DRIVERS or url.drivername == "sqlite":
-        known = ("sqlite", *DRIVERS)
         raise ConfigError(
-            f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, known)}; correct it"
+            f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, DRIVERS)}; "
+            f"known are {', '.join(DRIVERS)}"
         )
     return url.set(drivername=DRIVERS[url.drivername], password=password_of("ledger", settings))
 

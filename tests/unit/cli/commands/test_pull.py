@@ -12,6 +12,7 @@ from support.waiting import PATIENCE
 from dlq.capture.pull import PullResult
 from dlq.cli.app import run
 from dlq.cli.context import Context
+from dlq.core.errors import ConnectionLost
 from dlq.operations import progress
 from dlq.operations.brokers import pulling
 from dlq.operations.brokers.pulling import say_notes
@@ -23,6 +24,15 @@ def test_a_note_that_several_sources_share_is_said_once(capfd: pytest.CaptureFix
     say_notes(Context(), [PullResult(name, "p", "copy", notes=said) for name, said in notes.items()])
     told = ["orders, bills: held until the end", "bills: 1 other consumer"]
     assert capfd.readouterr().err.splitlines() == told
+
+
+def test_what_ends_a_pull_says_what_to_do(
+    pulls: "Pulls", monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = PullResult("a", "p", "copy", error=ConnectionLost("shop: it went"), partial=True)
+    monkeypatch.setattr(pulling, "pull_one", lambda *_: ended)
+    assert run(["pull", "a", "--no-analyze"]) == 4
+    assert "dlq: a: shop: it went; run the command again\n" in capfd.readouterr().err
 
 
 class Pulls:

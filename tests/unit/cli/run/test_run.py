@@ -189,6 +189,18 @@ def test_each_step_is_one_json_line_without_content(team: Team) -> None:
     assert SECRET_BODY not in done.err
 
 
+def test_what_fails_says_which_step_it_was_and_what_to_do(team: Team) -> None:
+    team.profile(
+        'mode = "drain"\nreport = ["n.md"]\n[ledger]\nurl = "postgresql://dlq@127.0.0.1:1/dlq"',
+        sources='["orders", "gone"]',
+    )
+    team.put(1)
+    said = team.run().err.splitlines()
+    assert any(line.startswith("dlq: gone: ") and line.endswith("; check the name") for line in said)
+    assert any(line.startswith("dlq: report n.md: the ledger ") for line in said)
+    assert any(line.endswith("; check [ledger] url, and that its server runs") for line in said)
+
+
 def test_a_usage_mistake_is_a_json_line_as_well(team: Team) -> None:
     team.profile('max_time = "0s"')
     done = team.run("--log-format", "json")
