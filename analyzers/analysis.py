@@ -358,7 +358,7 @@ def log_files(patterns: Sequence[str]) -> list[str]:
     or a path something else than a file."""
     found: list[str] = []
     for pattern in patterns:
-        if Path(pattern).exists():
+        if os.path.exists(pattern):  # Path's raises for a name that is too long
             names = [pattern]
             if why := why_not(Path(pattern).stat().st_mode):
                 raise UsageError(f"--client-log {pattern}: {why}; check the file")
