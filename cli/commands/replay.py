@@ -223,6 +223,8 @@ def apply(
 
     Example: dlq replay apply 20261121T0301 --ramp
     """
+    if not max_harm <= 100:  # nan, which no range keeps out, and nothing is more than that
+        raise UsageError("--max-harm nan: write a percentage, 0 to 100")
     return _apply(ctx.obj, plan, max_harm / 100 if ramp else None, release or (), {})
 
 

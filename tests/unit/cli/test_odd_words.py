@@ -88,6 +88,11 @@ def test_an_option_that_chooses_letters_and_is_empty_is_named(
     assert option == "--source" or not EVERY._replace(**{option[2:]: ""}).is_all
 
 
+def test_a_ramp_takes_no_share_that_no_harm_exceeds(capfd: pytest.CaptureFixture[str]) -> None:
+    said = check_refused(["replay", "apply", "x", "--ramp", "--max-harm", "nan"], capfd)
+    assert said == "dlq: --max-harm nan: write a percentage, 0 to 100\n"
+
+
 FILES = {"file", "client_log", "body", "out", "edit", "folder", "config"}
 
 
