@@ -21,6 +21,7 @@ from dlq.archive.storage.parquet import readable
 from dlq.archive.storage.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.columns import column
+from dlq.core.errors import ArchiveError
 from dlq.core.identity import digest_of_ids
 from dlq.core.record import Record
 
@@ -167,6 +168,10 @@ def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
         return found["record_id"]
 
 
+_LEFT_BY_CRASHES = 3
+"""A crash leaves one segment, and what is begun next removes it."""
+
+
 def list_uncommitted(store: Store, source: str) -> list[str]:
     """List segments of `source` without a manifest: of a commit under way, or what a crash left.
 
@@ -178,10 +183,16 @@ def list_uncommitted(store: Store, source: str) -> list[str]:
 
 
 def remove_uncommitted(store: Store, source: str) -> int:
-    """Remove what a crash left of `source`; the broker delivers it again. The caller holds its lock."""
+    """Remove what a crash left of `source`; the broker delivers it again. The caller holds its lock. Raises
+    ArchiveError for more than that: manifests were lost then, and the letters may lie nowhere else."""
     manifest_of = {name: manifests.name_of(PurePath(name).stem) for name in list_uncommitted(store, source)}
     listed_late = store.get_many([*manifest_of.values()])  # no object store has to list all that it has
     orphans = [name for name, manifest in manifest_of.items() if manifest not in listed_late]
+    if len(orphans) > _LEFT_BY_CRASHES:
+        raise ArchiveError(
+            f"{len(orphans)} segments in segments/source={source} have no manifest, more than a crash "
+            "leaves, so none is removed: restore the folder manifests, or move these files away"
+        )
     for name in orphans:
         store.delete(name)
     return len(orphans)

@@ -281,6 +281,17 @@ def test_a_segment_whose_manifest_the_store_does_not_list_is_not_what_a_crash_le
     assert len(shop.store.list("segments/")) == 1
 
 
+def test_no_segment_is_removed_where_more_manifests_are_missing_than_a_crash_leaves(shop: Shop) -> None:
+    for body in range(4):
+        shop.put(body)
+        shop.take()
+    for name in shop.store.list("manifests/"):
+        shop.store.delete(name)
+    with pytest.raises(ArchiveError, match=r"4 segments in segments/source=orders have no manifest.*restore"):
+        shop.take()
+    assert len(shop.store.list("segments/")) == 4
+
+
 def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     shop: Shop, monkeypatch: Patch
 ) -> None:
