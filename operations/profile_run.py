@@ -200,11 +200,11 @@ class _Run:
             return
         masks = self._workspace.settings.mask if self._task.profile.mask else None
         with_letters = any(format_ in report.WITH_LETTERS for format_, _path in self._task.reports)
-        # A ledger that is gone must be restored, but what died tonight is reported all the same.
+        # A ledger out of reach has to come back, but what died tonight is reported all the same.
         known = read_replays(
             self._workspace, lambda error: self._fail("ledger_missing", error, code_of(error))
         )
-        said = read_events(self._workspace)
+        said = () if known is None else read_events(self._workspace)
         queued = still_queued.find_queued(self._workspace.store, self._workspace.settings)
         self._report = report.make(
             self._workspace.store,

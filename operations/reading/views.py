@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dlq.core.errors import UsageError
+from dlq.core.errors import DlqError, LedgerUnreachable, UsageError
 from dlq.core.failures import OF_LETTERS, OF_PLANS
 from dlq.operations.workspace import Workspace
 
@@ -16,20 +16,23 @@ if TYPE_CHECKING:
 
 def read_replays(
     workspace: Workspace,
-    missing: Callable[[UsageError], None] | None = None,
+    missing: Callable[[DlqError], None] | None = None,
     record_ids: Collection[str] | None = None,
 ) -> "pa.Table | None":
     """Return the ledger as a table, or what it has of these letters at least; None when nothing was ever
-    replayed, or it is out of reach, which `missing` is told, else the listener."""
+    replayed, or it is out of reach, which `missing` is told, else the listener. Raises LedgerUnreachable
+    without `missing`."""
     from dlq.operations.brokers.connecting import warn_of_ledger
     from dlq.replay.ledger import as_arrow
 
     warn_of_ledger(workspace)
     try:
         return as_arrow(workspace.settings.ledger, workspace.store, record_ids)
-    except UsageError as error:
+    except (UsageError, LedgerUnreachable) as error:
         if missing is not None:
             missing(error)
+        elif isinstance(error, LedgerUnreachable):
+            raise
         else:
             workspace.listener.complain(f"what was replayed is not known here: {error}")
         return None

@@ -12,6 +12,7 @@ from support.running import SECRET_BODY, Team, last_success
 from dlq.analyzers import analysis as job
 from dlq.archive import analyses
 from dlq.connectors import memory
+from dlq.core.errors import ArchiveError
 from dlq.core.settings import Settings
 from dlq.reports import report
 
@@ -128,13 +129,18 @@ def test_a_store_that_is_away_costs_no_analysis_and_a_ledger_that_is_gone_no_rep
     (missing,) = [event for event in done.events if event["event"] == "evidence_missing"]
     assert (missing["level"], missing["store"]) == ("error", "dedup")
     assert missing["error"].startswith("evidence.dedup: ")
-    team.profile('mode = "drain"\nreport = ["n.md"]')
     Path("archive", "ledger.json").write_text('{"format": 1, "server": "postgresql"}')
-    done = team.run("--log-format", "json")
-    assert (done.code, done.json["reports"]) == (3, ["n.md"])
-    (missing,) = [event for event in done.events if event["event"] == "ledger_missing"]
-    assert missing["level"] == "error"
-    assert "is on a server (postgresql), which is gone" in missing["error"]
+    nobody_there = 'fail_on = ["unknown > 0"]\n[ledger]\nurl = "postgresql://dlq@127.0.0.1:9/dlq"'
+    for more, why in (
+        ("", "is on a server (postgresql), which is gone"),
+        (nobody_there, "cannot be reached"),
+    ):
+        team.profile(f'mode = "drain"\nreport = ["n.md"]\n{more}')
+        done = team.run("--log-format", "json")
+        assert (done.code, done.json["reports"]) == (5 if more else 3, ["n.md"])
+        (missing,) = [event for event in done.events if event["event"] == "ledger_missing"]
+        assert missing["level"] == "error"
+        assert why in missing["error"]
 
 
 def test_patterns_choose_sources_and_a_limit_leaves_the_rest_for_the_next_run(team: Team) -> None:
@@ -189,7 +195,9 @@ def test_each_step_is_one_json_line_without_content(team: Team) -> None:
     assert SECRET_BODY not in done.err
 
 
-def test_what_fails_says_which_step_it_was_and_what_to_do(team: Team) -> None:
+def test_what_fails_says_which_step_it_was_and_what_to_do(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
     team.profile(
         'mode = "drain"\nreport = ["n.md"]\n[ledger]\nurl = "postgresql://dlq@127.0.0.1:1/dlq"',
         sources='["orders", "gone"]',
@@ -197,8 +205,13 @@ def test_what_fails_says_which_step_it_was_and_what_to_do(team: Team) -> None:
     team.put(1)
     said = team.run().err.splitlines()
     assert any(line.startswith("dlq: gone: ") and line.endswith("; check the name") for line in said)
-    assert any(line.startswith("dlq: report n.md: the ledger ") for line in said)
-    assert any(line.endswith("; check [ledger] url, and that its server runs") for line in said)
+    assert any("; check [ledger] url, and that its server runs" in line for line in said)
+
+    def explode(*_arguments: Any, **_options: Any) -> None:
+        raise ArchiveError("a table is damaged")
+
+    monkeypatch.setattr(report, "make", explode)
+    assert any(line.startswith("dlq: report n.md: ") for line in team.run().err.splitlines())
 
 
 def test_a_usage_mistake_is_a_json_line_as_well(team: Team) -> None:
