@@ -481,7 +481,7 @@ def show(data: bytes) -> object:
         for output in ("csv", "jsonl"):
             CliContext(output_flag=output).emit_rows(["a", "b"], [[text, document]])
     tables.draw(console, ["a", "b", "when"], [[for_terminal(each) for each in (text, "b", text)]])
-    letter_text._indented(console, letter_text._pairs({"a": text}) or [])
+    letter_text._print_indented(console, letter_text._pairs({"a": text}) or [])
     ways = (
         letter_text._trace, block_for_terminal, markdown.escape, lambda text: markdown.fence([text]),
         lambda _: html.script_data(html.visible(document)), lambda _: agents.cut(document),
