@@ -12,6 +12,7 @@ import pytest
 from support.brokers.hostile import listen, openwire_command
 from support.rows import each_row
 from support.servers.hostile import Server
+from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.link.refusals import RolledBack
 from dlq.connectors.activemq.openwire.codec import commands
@@ -138,7 +139,7 @@ def connected(login: bytes, *answers: bytes) -> Iterator[Sender]:
 
     def behave(peer: socket.socket) -> None:
         peer.sendall(login)
-        is_in.wait(60)
+        is_in.wait(PATIENCE)
         for piece in answers:
             peer.sendall(piece)
             time.sleep(0.05)
