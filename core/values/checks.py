@@ -125,9 +125,10 @@ def check_collector(place: str, url: str | None) -> None:
 
 def _one_of(place: str, value: str | None, known: Iterable[str]) -> None:
     if value is not None and value not in known:
-        listed = ", ".join(known)
-        known_are = f"known are {listed}" if listed else "none is configured: add it"
-        raise ConfigError(f"{place} = {quote_value(value)} is unknown{suggest(value, known)}; {known_are}")
+        listed = ", ".join(known) or "none: add it"
+        raise ConfigError(
+            f"{place} = {quote_value(value)} is unknown{suggest(value, known)}; known are {listed}"
+        )
 
 
 def _sound(place: str, reader: Callable[[Any], object], value: object) -> None:

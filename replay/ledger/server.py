@@ -34,10 +34,6 @@ _CLOCKS = {
 """Dialect -> what its server's clock shows, in microseconds."""
 _IN_MYSQL = {'"': "`", " AS BIGINT)": " AS SIGNED)"}
 """What is written otherwise there."""
-_GONE = (
-    "the ledger {} has no table of replays, and the archive has had one there: all that it records would be "
-    "sent again. Restore it, or name it in [ledger] url; only if it is lost, remove the archive's ledger.json"
-)
 _T = TypeVar("_T")
 
 TABLE = sa.Table(
@@ -104,7 +100,11 @@ class Server:
         if is_known and not self.run(
             lambda on: sa.inspect(on.connection).has_table(TABLE.name), patient=False
         ):
-            raise UsageError(_GONE.format(self._shown_url()))
+            raise UsageError(
+                f"the ledger {self._shown_url()} has no table of replays, and the archive has had one there: "
+                "all that it records would be sent again. Restore it, or name it in [ledger] url; only if it "
+                "is lost, remove the archive's ledger.json"
+            )
         try:
             self.run(lambda on: TABLE.metadata.create_all(on.connection), patient=False)
         except ArchiveError:
