@@ -201,12 +201,14 @@ class Away:
 def test_a_broker_that_was_lost_is_waited_for_and_nothing_is_doubled(
     shop: Shop, monkeypatch: Patch, refusals: int, restart: float, fails: bool
 ) -> None:
-    """As another node may take over."""
+    """As another node may take over. A pull is partial, too, where the first letters are acknowledged before:
+    whether the broker heard that, nobody knows."""
     monkeypatch.setattr(patience, "RESTART", restart)
     monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
     shop.put(*(n % 7 for n in range(350)))
     result = shop.take(connector=Away(shop, refusals))
-    assert (isinstance(result.error, Unreachable), result.partial) == (fails, fails)
+    assert isinstance(result.error, Unreachable) == fails
+    assert result.partial or not fails
     assert fails == (result.captured < 350)
     assert shop.take().error is None
     shop.check_all_are_archived_once(350)
