@@ -38,6 +38,7 @@ LEFT_OUT: Mapping[str, str] = {
     "temporary": "its target was deleted with its connection: name another with --to",
     "not_there": "the target does not exist, see below",
     "not_allowed": "[replay] targets in the configuration does not let letters go there",
+    "not_rehearsed": "it goes elsewhere than what was rehearsed: another consumer's word is not its own",
     "no_broker": "no configured broker belongs to it: configure its source, or import with --broker",
     "superseded": "a newer one of its key replaced it, see below: --any-advice, unless its source says never",
     "same_key": "another letter of this plan is the same business message",

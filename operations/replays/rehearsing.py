@@ -248,6 +248,7 @@ def take_passed(workspace: Workspace, prefix: str, wanted: PlanWanted) -> PlanWa
         fixed=True,
         keep_headers=wanted.how.keep_headers or header.keep_headers,
         unwrap=header.unwrapped > 0,
+        place=rehearsal.only_place(header),
     )
     return PlanWanted((), wanted.selection._replace(where=" AND ".join(conditions)), how)
 

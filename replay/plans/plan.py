@@ -215,6 +215,9 @@ class _Planner:
         if not is_allowed(target, self._settings.replay.targets):
             left_out[_not_allowed(wanted, self._settings.replay.targets)] += 1
             return None
+        if wanted.place not in (None, (broker, target._replace(routing_key=""))):
+            left_out["not_rehearsed"] += 1
+            return None
         wrapped = self._unwrap(record) if wanted.unwrap else None
         lap, transaction = lap_of(record), transaction_of(record)
         key = replay_key(record, target, record.source in self._by_key, lap, transaction)

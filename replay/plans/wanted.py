@@ -10,6 +10,7 @@ from dlq.core.brokers import plugin_of
 from dlq.core.headers.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.text import sql_literal
+from dlq.replay.plans.destinations import Destination
 from dlq.replay.plans.edits import NO_EDITS, Edits
 from dlq.replay.runs.ordering import InOrder
 
@@ -52,6 +53,8 @@ class Wanted:
     """Whether newer messages of the letters' keys are looked for; see `superseded.Asked`."""
     in_order: InOrder | None = None
     """Letters of one key go one after the other; None: those of sources that are `in_order`."""
+    place: Destination | None = None
+    """Letters go nowhere else, by whatever routing key; None: anywhere."""
     actor: str | None = None
     reason: str | None = None
 

@@ -240,3 +240,22 @@ def test_a_plan_for_several_consumers_is_not_rehearsed(
     assert len(several.targets) == 2, several.targets
     assert run(["replay", "rehearse", several.plan]) == ExitCode.USAGE
     assert "make a plan for each" in capfd.readouterr().err
+
+
+def test_what_goes_to_another_consumer_has_not_passed_though_it_died_alike(stage: Stage) -> None:
+    stage.broker.declare("payments")
+    other = dead("gateway", 9)
+    headers = {**other["headers"], "x-death": [{"reason": "rejected", "queue": "payments"}]}
+    headers |= {"x-original-routingKey": "payments"}
+    plan = make_plan(stage.workspace, PlanWanted(how=Wanted(any_advice=True))).header
+    assert [*plan.targets] == ["queue:orders"]
+    stage.plan, stage.place = plan.plan, f"dlq.rehearsal.{plan.plan}"
+    done = stage.rehearse(Consumer(stage, lambda _failure, _nth: "pass"))
+    assert done.code == ExitCode.DONE
+    stage.broker.put("orders.dlq", {**other, "headers": headers}, dead("gateway", 8))
+    pull_sources(stage.workspace, PullWanted())
+    made = make_plan(stage.workspace, take_passed(stage.workspace, stage.plan, PlanWanted())).header
+    assert (made.targets, made.left_out) == (
+        {"queue:orders": len(FAILURES) * OF_EACH + 1},
+        {"not_rehearsed": 1},
+    )
