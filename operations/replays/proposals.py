@@ -116,14 +116,18 @@ def list_proposals(workspace: Workspace, failure: str) -> list[Proposal]:
 
 
 _DONE = """
-    SELECT action, value, reason, epoch_us(done_at), actor FROM audit
+    SELECT action, value, reason, epoch_us(done_at), actor,
+           CASE about WHEN 'letter' THEN fingerprint ELSE subject END
+    FROM audit LEFT JOIN letters ON about = 'letter' AND record_id = subject
     WHERE action IN ('dismiss', 'note', 'assign', 'resolve') ORDER BY done_at"""
+"""A letter that retention has removed may have been of any failure."""
 
 
-def _describe(told: Event, done: Sequence[tuple[str, str, str, int, str]]) -> Proposal:
-    """Return a proposal; a deed of the same words is this one, whether somebody did it here or in a shell."""
-    deed = _read_deed(told)
-    by = [actor for *words, at, actor in done if at > told.at and Deed(*words) == deed]
+def _describe(told: Event, done: Sequence[tuple[str, str, str, int, str, str | None]]) -> Proposal:
+    """Return a proposal; a deed of the same words for its failure is this one, whether somebody did it here
+    or in a shell."""
+    deed, mine = _read_deed(told), (told.subject, None)
+    by = [who for *words, at, who, of in done if at > told.at and of in mine and Deed(*words) == deed]
     return Proposal(told.id, iso(told.at), told.actor, told.value, deed, by[0] if by else None)
 
 

@@ -159,3 +159,15 @@ def test_an_agent_has_as_many_open_proposals_as_a_person_can_look_at(
     propose_note(replace(agent, name=name_agent("another", "ann@host")), FAILURE, "look")
     assert carry_out(browser, first) == 303
     propose_note(agent, FAILURE, "look once more")
+
+
+@pytest.mark.parametrize("propose", [propose_note, propose_dismissal, propose_resolution])
+def test_the_same_words_for_another_failure_are_not_done_with_it(
+    browser: Browser, agent: Workspace, propose: Any
+) -> None:
+    mine, other = (propose(agent, failure, "of a test")["proposal"] for failure in (FAILURE, OTHER))
+    assert carry_out(browser, mine) == 303
+    [waits] = proposals.list_proposals(agent, OTHER)
+    assert (waits.id, waits.done_by) == (other, None)
+    assert carry_out(browser, other, f"/failures/{OTHER}") == 303
+    assert "ada [proven]" in {one.done_by for one in proposals.list_proposals(agent, OTHER)}
