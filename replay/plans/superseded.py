@@ -7,7 +7,9 @@ said, and the letter counts as not superseded.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +21,9 @@ from dlq.connectors import deadline
 from dlq.connectors.newer import Bound, NewerProof, NewerSearch, Sought
 from dlq.core.brokers import plugin_of
 from dlq.core.errors import BrokerError
+from dlq.core.headers.provenance import REPLAY_OF
 from dlq.core.keys import key_reader
+from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.text import sql_literal
 from dlq.core.values.units import human_seconds
@@ -27,6 +31,7 @@ from dlq.replay import came_back
 from dlq.replay.plans.letters import Place
 from dlq.replay.runs.brokers import Brokers
 from dlq.replay.runs.load import Loader
+from dlq.replay.runs.ordering import FIRST_SENDINGS
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,13 +42,17 @@ MOST = 100_000
 """Letters of one broker."""
 _COLUMNS = (
     "record_id", "source", "broker_kind", "message_id", "keys", "key", "origin", "origin_group",
-    "published_at", "dead_at", "properties", "raw_properties",
+    "published_at", "dead_at", "headers", "properties", "raw_properties",
 )  # fmt: skip
 Say = Callable[[str], None]
 _Goes = Callable[[pa.RecordBatch], Sequence[bool]]
 _Group = tuple[str | None, ...]
 _BECAME = {False: "was replayed and did not come back", True: "is chosen for this plan, too"}
 """Whether the newer letter of a key is asked for itself -> what became of it."""
+_FIRST_SENT = f"""{FIRST_SENDINGS}
+    SELECT record_id, r.message_id, epoch_us(r.published_at)
+    FROM first JOIN records k USING (record_id) LEFT JOIN records r ON r.record_id = root
+    WHERE r.record_id IS NULL OR (r.source = k.source AND r.origin IS NOT DISTINCT FROM k.origin)"""
 _MAY_GO = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"
 
 
@@ -167,7 +176,7 @@ class _Look:
                 self._found.unlooked[f"it is one of more than {MOST:,}: choose fewer"] += len(found) - room
             found = found.slice(0, room)
             places = map(Place, *(found[name].to_pylist() for name in ("record_id", "stem", "row")))
-            for record in loader.records([*places]):
+            for record in map(self._as_first_sent, loader.records([*places])):
                 spec = self._asked.settings.sources[record.source].key
                 if spec != "message_id" and record.key is not None:
                     group = record.source, record.origin, record.origin_group, record.key
@@ -175,6 +184,19 @@ class _Look:
                     yield Sought(record, key_reader(spec), is_asked)
                 elif is_asked:
                     self._found.unlooked["it has no business key"] += 1
+
+    def _as_first_sent(self, record: Record) -> Record:
+        """Let a letter that came back stand where its message was first: its replay made it no newer. Where
+        that one is not in the archive any more, nobody knows where it stands."""
+        is_back = REPLAY_OF in record.headers or REPLAY_OF in record.properties
+        first = self._first_sent.get(record.record_id) if is_back else None
+        return record if first is None else record._replace(message_id=first[0], published_at=first[1])
+
+    @cached_property
+    def _first_sent(self) -> Mapping[str, tuple[str | None, int | None]]:
+        with closing(views.connect(self._asked.store)) as connection:  # the plan's is being read from
+            rows = user_sql.run(connection, _FIRST_SENT).rows
+            return {record_id: (message_id, at) for record_id, message_id, at in rows}
 
     def _newest(self) -> dict[tuple[bool, _Group], int]:
         """Return the newest of the letters that replace each other, of those asked for and of those

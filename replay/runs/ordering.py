@@ -35,7 +35,7 @@ _NAMED, _ID_DIGITS = 3, 12
 _MOST_TRIPS = 16
 _DONE = ("confirmed", "dismissed")
 _FIELDS = {"header": "headers", "property": "properties"}
-_TOLD = f"""
+FIRST_SENDINGS = f"""
     WITH RECURSIVE trips AS (
         SELECT record_id, coalesce(headers['{REPLAY_OF}'], properties['{REPLAY_OF}']) AS parent
         FROM records WHERE parent IS NOT NULL
@@ -44,8 +44,10 @@ _TOLD = f"""
         UNION ALL
         SELECT b.record_id, t.parent, b.trip + 1 FROM back b JOIN trips t ON t.record_id = b.parent
         WHERE b.trip < {_MOST_TRIPS}
-    ), first AS (SELECT record_id, arg_max(parent, trip) AS root FROM back GROUP BY record_id
-    ), placed AS (FROM _placed JOIN _segments USING (segment_file)
+    ), first AS (SELECT record_id, arg_max(parent, trip) AS root FROM back GROUP BY record_id)"""
+"""Begins SQL with the table `first`: letters that came back from replays -> as which letter (`root`) their
+message died first."""
+_TOLD = f"""{FIRST_SENDINGS}, placed AS (FROM _placed JOIN _segments USING (segment_file)
     ), keyed AS (SELECT *, coalesce({{key}}, '') AS line FROM placed WHERE {{ordered}}
     ), asked AS (SELECT unnest(?) AS record_id
     ), lines AS (SELECT DISTINCT line FROM keyed SEMI JOIN asked USING (record_id))

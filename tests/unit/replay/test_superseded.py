@@ -14,7 +14,7 @@ from dlq.archive import segments
 from dlq.connectors.newer import Newer, NewerProof, NewerSearch
 from dlq.core.clock import now
 from dlq.core.errors import Unreachable
-from dlq.core.headers.provenance import REPLAY_ID
+from dlq.core.headers.provenance import REPLAY_ID, REPLAY_OF
 from dlq.core.settings import Settings
 from dlq.replay.plans import planfile, superseded
 from dlq.replay.plans.plan import make
@@ -193,3 +193,32 @@ def test_a_newer_letter_that_was_replayed_replaces_an_older_one_unless_it_came_b
     back = letter(7, headers={REPLAY_ID: replay_id}, captured_at=now())
     segments.commit(replay.store, "orders", "again", 0, "drain", [back], {}, settled=True)
     assert planfile.load(replay.store, replay.plan(**wanted)).superseded == {}
+
+
+@pytest.mark.parametrize(
+    ("origin", "first", "is_replaced"),
+    [("orders", ("m0", HOUR), True), ("bills", ("m7", 3 * HOUR), False)],
+)
+def test_a_letter_that_came_back_is_as_old_as_its_message_was_at_first(
+    replay: Replaying, origin: str, first: tuple[str, int], is_replaced: bool
+) -> None:
+    """Its replay lies behind what was newer already; where it went elsewhere, it was first there."""
+    given(replay, *({"message_id": f"m{n}", "published_at": (n + 1) * HOUR} for n in range(2)))
+    replay.apply(replay.plan(where=f"record_id = '{OLD}'", check_superseded=False))
+    [replay_id] = replay.queue.arrived()
+    marks = {REPLAY_ID: replay_id, REPLAY_OF: OLD, "dlq_replay_lap": "1"}
+    told = {"key": "a", "message_id": "m7", "published_at": 3 * HOUR, "origin": origin}
+    back = letter(7, origin_kind="queue", headers=marks, captured_at=now(), **told)
+    segments.commit(replay.store, "orders", "again", 0, "drain", [back], {}, settled=True)
+    judge(replay.store, dict.fromkeys((OLD, NEW, back.record_id), "replay"))
+    asked: dict[str, tuple[str | None, int | None]] = {}
+
+    def log(search: NewerSearch) -> None:
+        asked.update((one.record.record_id, (one.record.message_id, one.record.published_at))
+                     for one in search.letters)  # fmt: skip
+
+    replay.queue.log = log
+    header = planfile.load(replay.store, replay.plan(to="queue:bills", check_superseded=True))
+    assert asked[back.record_id] == first
+    why = f"letter {NEW[:12]} of its key is newer, and is chosen for this plan, too"
+    assert header.superseded == ({back.record_id: why} if is_replaced else {})
