@@ -149,7 +149,7 @@ class Turns:
             state: str = states.get(one.key, "planned")
             if state in MAY_SEND_AGAIN and one.key not in refused:
                 state = "planned"  # of another plan, which says nothing of this one
-            if one.record_id in closed and state != "confirmed":
+            if one.record_id in closed and state in (*MAY_SEND, *MAY_SEND_AGAIN):
                 state = "dismissed"
             elif state in MAY_SEND and one.number in gone:
                 state, self._elsewhere[one.number] = SENT_ELSEWHERE, gone[one.number]

@@ -25,6 +25,8 @@ from dlq.operations.replays.applying import apply_plan, reconcile_plan
 from dlq.operations.replays.in_order import apply_in_order
 from dlq.operations.replays.plans import PlanWanted, make_plan
 from dlq.operations.workspace import Notes, Workspace, open_workspace
+from dlq.replay import dismissals, ledger
+from dlq.replay.plans import planfile
 from dlq.replay.plans.wanted import Wanted
 from dlq.replay.runs import ordering
 
@@ -281,6 +283,10 @@ def test_what_is_in_doubt_stops_its_key_and_cannot_be_released(
         assert shop.stops(plan) == ["in_doubt"]
         with pytest.raises(UsageError, match="is in doubt; run dlq replay reconcile"):
             shop.apply(plan, "a")
+        first = next(planfile.letters(shop.workspace.store, plan))
+        with ledger.opened(shop.workspace.settings.ledger, shop.workspace.store) as book:
+            dismissals.dismiss(book, [first.record_id], "by who began before it was sent")
+        assert shop.stops(plan) == ["in_doubt"]
     reconcile_plan(shop.workspace, plan)
     shop.takes = 9
     assert shop.stops(plan) == []
