@@ -109,7 +109,8 @@ def code_of_states(states: Mapping[Any, int]) -> ExitCode:
 def _code_of_run(run: Run) -> ExitCode:
     lost = ExitCode.BROKER if run.lost else ExitCode.DONE
     changed = ExitCode.IN_DOUBT if run.changed else ExitCode.DONE
-    return worst(lost, changed, ExitCode.PARTLY if run.stopped or run.elsewhere else ExitCode.DONE)
+    is_partly = run.stopped or run.elsewhere or run.refused
+    return worst(lost, changed, ExitCode.PARTLY if is_partly else ExitCode.DONE)
 
 
 def _tell_elsewhere(run: Run) -> Iterator[str]:

@@ -24,7 +24,14 @@ from dlq.operations.reading.failures import (
 )
 from dlq.operations.reading.letters import LettersWanted, list_letters
 from dlq.operations.reading.selecting import EVERY, Selection
-from dlq.operations.replays.applying import apply_plan, change_rate, code_of_states, reconcile_plan, stop_plan
+from dlq.operations.replays.applying import (
+    apply_plan,
+    change_rate,
+    code_of_states,
+    finish,
+    reconcile_plan,
+    stop_plan,
+)
 from dlq.operations.replays.plans import (
     PlanWanted,
     approve_plan,
@@ -35,6 +42,8 @@ from dlq.operations.replays.plans import (
 from dlq.operations.replays.ramping import ramp_plan
 from dlq.operations.workspace import Notes, Workspace
 from dlq.replay.plans.wanted import Wanted
+from dlq.replay.runs.apply import Run
+from dlq.replay.runs.pace import Stop
 
 ANY = Wanted(any_advice=True)
 
@@ -96,6 +105,12 @@ def test_a_letter_that_was_sent_is_not_dismissed(pulled: Workspace) -> None:
 ])  # fmt: skip
 def test_letters_in_doubt_decide_how_an_apply_ends(became: dict[str, int], code: ExitCode) -> None:
     assert code_of_states(Counter(became)) is code
+
+
+def test_where_letters_are_left_that_may_go_later_not_all_is_done(pulled: Workspace, notes: Notes) -> None:
+    plan, left = approved(pulled), "letter 1 is left out, and may go later: its connection ends with another"
+    done = finish(pulled, Run(plan, 5, refused=[left]), Stop(pulled.store, plan), {})
+    assert (done.code, done.document["states"]["planned"], notes.problems) == (ExitCode.PARTLY, 5, [left])
 
 
 def test_a_ramp_sends_in_steps(pulled: Workspace, folder: Path) -> None:
