@@ -234,12 +234,7 @@ class Picker:
 
     def _twin(self, candidate: Candidate) -> str | None:
         """Leave out the second of two letters of one business message or transaction."""
-        if not candidate.is_half and candidate.record.source not in self._by_key:
-            return None
-        if candidate.letter.key in self._business_keys:
-            return "same_key"
-        self._business_keys.add(candidate.letter.key)
-        return None
+        return "same_key" if candidate.letter.key in self._business_keys else None
 
     def _risk(self, candidate: Candidate) -> str | None:
         why = self._why_risky(candidate)
@@ -323,6 +318,8 @@ class Picker:
     def _count(self, candidate: Candidate, known: Known) -> None:
         record, tally = candidate.record, self.tally
         tally.going[candidate.destination] += 1
+        if candidate.is_half or record.source in self._by_key:
+            self._business_keys.add(candidate.letter.key)
         if not (self._wanted.names_target or self._origins.are_borne_out(record, candidate.letter.target)):
             tally.told_by_letters[planfile.printed(candidate.letter.target)] += 1
         if ends := self._owners.ends(record.source, known.oldest.get(record.record_id)):

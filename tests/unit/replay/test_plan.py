@@ -304,6 +304,15 @@ def test_a_message_resent_under_a_new_id_is_the_same_business_message(plan: Plan
     assert (header.letters, header.left_out) == (1, {"same_key": 2})
 
 
+def test_what_is_left_out_keeps_no_other_letter_of_its_business_message_back(plan: Planning) -> None:
+    fill(plan.store, 1, key="order-17", body=b"x" * 101, body_size=101)
+    fill(plan.store, 2, start=1, key="order-17")
+    judge(plan.store, {letter(number).record_id: "replay" for number in range(3)})
+    plan.config = settings(Path(plan.store.location), source={"key": "header:order"})
+    header = plan()
+    assert (ids(plan, header), header.left_out) == ([letter(1).record_id], {"risky": 1, "same_key": 1})
+
+
 HALF_MESSAGE = {
     "broker_kind": "rocketmq", "dead_letter_queue": "RMQ_SYS_TRANS_HALF_TOPIC", "message_id": "7F01",
     "properties": {"UNIQ_KEY": "7F01"},
