@@ -15,6 +15,7 @@ from support.waiting import PATIENCE, eventually
 
 from dlq.cli.app import run
 from dlq.cli.context import Context
+from dlq.connectors.base import Outgoing, Sent
 from dlq.connectors.memory import MemoryBroker, broker_at
 from dlq.core.errors import UsageError
 from dlq.core.runtime import patience
@@ -259,3 +260,17 @@ def test_what_goes_to_another_consumer_has_not_passed_though_it_died_alike(stage
         {"queue:orders": len(FAILURES) * OF_EACH + 1},
         {"not_rehearsed": 1},
     )
+
+
+def test_where_copies_could_not_be_sent_not_all_has_passed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = rehearsal.Stage.send
+
+    def refuse_the_last(self: rehearsal.Stage, copies: Sequence[Outgoing]) -> list[Sent]:
+        return [*send(self, copies[:-1]), Sent(copies[-1].number, "refused", "it is too large")]
+
+    monkeypatch.setattr(rehearsal.Stage, "send", refuse_the_last)
+    done = stage.rehearse(Consumer(stage, lambda _failure, _nth: "pass"))
+    assert sum(one["passed"] for one in done.document["failures"]) == len(FAILURES) * OF_EACH - 1
+    assert done.code is ExitCode.PARTLY
