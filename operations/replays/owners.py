@@ -63,9 +63,14 @@ def _find_sent(workspace: Workspace, plan: str) -> list[_Sent]:
         while some := list(islice(letters, _BATCH)):
             states = book.states([letter.key for letter in some]) if book else {}
             confirmed += [letter.record_id for letter in some if states.get(letter.key) == "confirmed"]
-    sql = "SELECT DISTINCT record_id, source, key FROM letters WHERE record_id IN (SELECT unnest($1))"
     with closing(open_views(workspace)) as connection:
-        return [_Sent(*row) for row in run(connection, sql, [confirmed]).rows]
+        return [_Sent(*row) for row in run(connection, _SENT, [confirmed]).rows]
+
+
+_SENT = """
+    SELECT DISTINCT record_id, coalesce(source, ''), key
+    FROM (SELECT unnest($1) AS record_id) LEFT JOIN letters USING (record_id)"""
+"""Nothing but its id is known of a letter that retention has removed."""
 
 
 def _check(workspace: Workspace, consumer: Consumer, sent: Sequence[_Sent]) -> Document:

@@ -52,6 +52,14 @@ def test_exactly_the_messages_that_were_not_processed_are_named(workspace: Works
     assert checked.code is ExitCode.PARTLY
 
 
+def test_what_retention_has_removed_counts_and_nobody_is_asked_about_it(workspace: Workspace) -> None:
+    workspace, plan = replayed(workspace, ALL_BUT_M3)
+    for name in [*workspace.store.list("manifests/")]:
+        workspace.store.delete(name)
+    document = check_replay(workspace, plan).document
+    assert (document["confirmed"], document["unasked"], document["consumers"]) == (5, 5, [])
+
+
 def test_a_program_that_fails_leaves_its_messages_unknown(
     workspace: Workspace, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
