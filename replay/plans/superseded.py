@@ -50,7 +50,7 @@ _Group = tuple[str | None, ...]
 _BECAME = {False: "was replayed and did not come back", True: "is chosen for this plan, too"}
 """Whether the newer letter of a key is asked for itself -> what became of it."""
 _FIRST_SENT = f"""{FIRST_SENDINGS}
-    SELECT record_id, r.message_id, epoch_us(r.published_at)
+    SELECT record_id, r.message_id, epoch_us(coalesce(r.published_at, k.published_at))
     FROM first JOIN records k USING (record_id) LEFT JOIN records r ON r.record_id = root
     WHERE r.record_id IS NULL OR (r.source = k.source AND r.origin IS NOT DISTINCT FROM k.origin)"""
 _MAY_GO = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"

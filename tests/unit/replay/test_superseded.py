@@ -196,17 +196,21 @@ def test_a_newer_letter_that_was_replayed_replaces_an_older_one_unless_it_came_b
 
 
 @pytest.mark.parametrize(
-    ("origin", "first", "is_replaced"),
-    [("orders", ("m0", HOUR), True), ("bills", ("m7", 3 * HOUR), False)],
+    ("origin", "of", "first", "is_replaced"),
+    [
+        ("orders", OLD, ("m0", HOUR), True),
+        ("bills", OLD, ("m7", 3 * HOUR), False),
+        ("bills", "f" * 32, (None, 3 * HOUR), False),
+    ],
 )
 def test_a_letter_that_came_back_is_as_old_as_its_message_was_at_first(
-    replay: Replaying, origin: str, first: tuple[str, int], is_replaced: bool
+    replay: Replaying, origin: str, of: str, first: tuple[str | None, int], is_replaced: bool
 ) -> None:
     """Its replay lies behind what was newer already; where it went elsewhere, it was first there."""
     given(replay, *({"message_id": f"m{n}", "published_at": (n + 1) * HOUR} for n in range(2)))
     replay.apply(replay.plan(where=f"record_id = '{OLD}'", check_superseded=False))
     [replay_id] = replay.queue.arrived()
-    marks = {REPLAY_ID: replay_id, REPLAY_OF: OLD, "dlq_replay_lap": "1"}
+    marks = {REPLAY_ID: replay_id, REPLAY_OF: of, "dlq_replay_lap": "1"}
     told = {"key": "a", "message_id": "m7", "published_at": 3 * HOUR, "origin": origin}
     back = letter(7, origin_kind="queue", headers=marks, captured_at=now(), **told)
     segments.commit(replay.store, "orders", "again", 0, "drain", [back], {}, settled=True)
