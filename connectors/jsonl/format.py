@@ -79,13 +79,16 @@ def fit(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def body_of(document: Mapping[str, Any]) -> bytes:
-    """Return the body's bytes; raises UsageError for bad base64 or for both forms at once."""
+    """Return the body's bytes; raises UsageError for bad base64, no text, or both forms at once."""
+    text = document.get("body_text", "")
     if "body_base64" in document and "body_text" in document:
         raise UsageError("body_base64 and body_text exclude each other; leave one of them")
+    if not isinstance(text, str):
+        raise UsageError(f"body_text must be text, not {json.dumps(text)[:60]}; write JSON as text in quotes")
     try:
         if "body_base64" in document:
             return base64.b64decode(document["body_base64"], validate=True)
-        return str(document.get("body_text", "")).encode("utf-8", "surrogatepass")
+        return text.encode("utf-8", "surrogatepass")
     except (ValueError, TypeError) as error:
         raise UsageError(f"body_base64 is not base64: {error}") from error
 

@@ -71,6 +71,7 @@ def test_edits_that_fill_the_memory_are_refused(plan: Planning, monkeypatch: pyt
     ({"broker_kind": "rabbitmq"}, "record.record_id"),
     ({"broker_kind": "rabbitmq", "nonsense": 1}, "unknown field"),
     ({"broker_kind": "rabbitmq", "body_base64": "!", "record": {"record_id": "a"}}, "base64"),
+    ({"broker_kind": "rabbitmq", "body_text": {"n": 1}, "record": {"record_id": "a"}}, "body_text must be"),
 ])  # fmt: skip
 def test_a_bad_edit_is_a_usage_error_with_its_line(document: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=f"line 1: .*{text}"):

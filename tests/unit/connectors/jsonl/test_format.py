@@ -90,6 +90,12 @@ def test_a_broker_kind_that_is_no_text_is_refused_in_words(kind: Any) -> None:
         parse_line(json.dumps({"broker_kind": kind}))
 
 
+@each_row("body", [None, {"a": 1}, ["a"], 5, True])
+def test_a_body_that_is_no_text_is_refused_in_words(body: Any) -> None:
+    with pytest.raises(UsageError, match="body_text must be text, not"):
+        archived("rabbitmq", body_text=body)
+
+
 def test_lone_surrogates_are_escaped() -> None:
     odd, shown = "a\ud800b", r"a\ud800b"
     record = archived(
