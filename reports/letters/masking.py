@@ -90,7 +90,10 @@ class Masker:
     def _header(self, name: str, value: Any, kind: str | None) -> Any:
         if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
             return value
-        if is_of_a_failure(name) or (kind and plugin_of(kind).writes.fullmatch(name)):
+        is_nested = isinstance(value, dict | list)
+        if kind and plugin_of(kind).writes.fullmatch(name):
+            return self._member("", value, kind) if is_nested else self._of_programs(value)
+        if is_of_a_failure(name) and not is_nested:
             return self._of_programs(value)
         inner = _json(value) if isinstance(value, str) else value
         return self._shape(inner) if isinstance(inner, dict | list) else shape(value)

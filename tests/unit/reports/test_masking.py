@@ -54,6 +54,9 @@ def test_structure_places_times_and_what_programs_wrote_stay() -> None:
 
 @each_row("name, value, shown", [
     ("x-death", [{"queue": "orders", "count": 2}], [{"queue": "orders", "count": 2}]),
+    ("x-death", [{"routing-keys": ["to.jane@example.com"]}], [{"routing-keys": ["?"]}]),
+    ("x-exception-message", {"card": "4111", "who": ["Jane"]}, {"card": "text of 4", "who": ["text of 4"]}),
+    ("x-exception-message", ["Jane"], ["text of 4"]),
     ("x-exception-message", "no stock for 'Jane' of 17", "no stock for ? of ?"),
     ("x-exception-stacktrace", f"X: no 4711\n{FRAME}", f"X: no ?\n{FRAME}"),
     ("kafka_dlt-exception-fqcn", "com.shop.StockException", "com.shop.StockException"),
