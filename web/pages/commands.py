@@ -1,10 +1,12 @@
 """Commands that were begun by the page, each a process of its own: how they go on, and how they ended."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
+from dlq.core.text import json_for_terminal
 from dlq.operations.brokers.pulling import KEYS
 from dlq.operations.outcome import MEANS, ExitCode
 from dlq.replay.actor import mark_proven
@@ -56,15 +58,17 @@ def follow(ask: PageRequest) -> Response:
 
 def _describe(ask: PageRequest, job: Job) -> Mapping[str, Any]:
     output, errors = ask.console.jobs.output(job)
-    masker = ask.masker()
-    pulled = ask.console.jobs.result(job).get("sources", ()) if job.about == "pull" else ()
-    shown = {
+    masker, result = ask.masker(), ask.console.jobs.result(job)
+    pulled = result.get("sources", ()) if job.about == "pull" else ()
+    whole = json.dumps(masker.document(result), indent=2, ensure_ascii=False)
+    shown = whole if result else masker.text(output)
+    values = {
         "errors": masker.sentence(errors),
-        "output": "" if pulled else masker.sentence(output),
+        "output": "" if pulled else json_for_terminal(shown),
         "pulled": ask.mask_all(pulled),
         "columns": KEYS[1:],
     }
-    return {"outcome": _tell_outcome(ask.console.jobs, job), **shown}
+    return {"outcome": _tell_outcome(ask.console.jobs, job), **values}
 
 
 def _tell_outcome(jobs: Jobs, job: Job) -> str:

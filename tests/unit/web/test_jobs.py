@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.archives import letter, write_segment
+from support.consoles import Serve
 from support.waiting import eventually
 
 from dlq.archive.storage.store import LocalStore
@@ -52,6 +53,20 @@ def test_what_is_over_leaves_nothing_once_enough_were_begun_since(jobs: Jobs) ->
         write_job(jobs, f"b{number:03}")
     assert "a-is-over" not in {job.job for job in jobs.list_all()}
     assert not list(jobs.folder.glob("a-is-over*"))
+
+
+@pytest.mark.parametrize("cut", [0, 2])
+def test_the_page_of_a_command_shows_what_it_printed_masked(serve: Serve, cut: int) -> None:
+    browser = serve()
+    printed = json.dumps(
+        {"plan": "p-1", "stopped_keys": [{"key": "Jane Doe", "why": "died_again"}]}, indent=2
+    )
+    write_job(browser.console.jobs, "applied")
+    (browser.console.jobs.folder / "applied.out").write_text(printed[cut:])
+    text = browser.get("/commands/applied").text
+    assert "stopped_keys" in text or cut
+    assert "<h2>Result</h2>" in text
+    assert "Jane" not in text
 
 
 def test_a_command_imports_nothing_from_the_folder_of_the_server(
