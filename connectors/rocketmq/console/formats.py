@@ -43,11 +43,13 @@ _PAIRS = ("{}", "[]", "()")
 
 
 class _Part(NamedTuple):
-    """From one `MessageExt [` to the next."""
+    """What belongs to one `MessageExt [`."""
 
     head: re.Match[str]
     tail: re.Match[str]
-    text: str
+    body: bytes
+    end: int
+    """Where the text goes on: what looks like a message before is its body."""
 
 
 def messages(text: str) -> Printed:
@@ -66,11 +68,15 @@ def messages(text: str) -> Printed:
         line += text.count("\n", counted, start)
         counted = start
         try:
-            printed.letters.append((line, _letter(_part(text[start:end]))))
+            part = _part(text, start, end)
+            printed.letters.append((line, _letter(part)))
+            blocked = part.end
         except Unreadable as why:
             newline = text.find("\n", start)
-            blocked = len(text) if newline < 0 else newline
-            more = "; what follows in its line is not read" if end < blocked else ""
+            line_ends = len(text) if newline < 0 else newline
+            blocked = max(line_ends, _last_end(text, start, end))
+            place = "in its line" if blocked == line_ends else "where its body may be"
+            more = f"; what follows {place} is not read" if end < blocked else ""
             printed.unread.append((line, f"{why}{more}"))
     return printed
 
@@ -82,17 +88,23 @@ def _blocks(text: str) -> list[tuple[int, str]]:
     return [(line, why) for line, each in lines if each.startswith("OffsetID:")]
 
 
-def _part(text: str) -> _Part:
-    head = _HEAD.match(text)
+def _last_end(text: str, start: int, end: int) -> int:
+    """Return how far the body behind a message reaches at most."""
+    tails = _TAIL.finditer(text, start, end)
+    return min(len(text), max((found.end() + int(found[2] or 0) for found in tails), default=0))
+
+
+def _part(text: str, start: int, end: int) -> _Part:
+    head = _HEAD.match(text, start, end)
     if not head:
         raise Unreadable("a MessageExt that is cut, or not as the client prints it")
-    tails = list(_TAIL.finditer(text, head.end()))
+    tails = list(_TAIL.finditer(text, head.end(), end))
     if len(tails) != 1:
         why = (
             "two ends, and nothing shows which is its own" if tails else "no end: properties or body are cut"
         )
         raise Unreadable(f"a MessageExt with {why}")
-    return _Part(head, tails[0], text)
+    return _Part(head, tails[0], *_body(text, tails[0]))
 
 
 def _letter(part: _Part) -> dict[str, Any]:
@@ -101,13 +113,13 @@ def _letter(part: _Part) -> dict[str, Any]:
     headers |= {name: headers[name].rpartition("/")[2] for name in ("bornHost", "storeHost")}
     # Clients print the body unpacked, and the flag as it was stored.
     headers["sysFlag"] = str(int(headers["sysFlag"]) & ~COMPRESSION)
-    properties = _properties(part.text[part.head.end() : part.tail.start()])
+    properties = _properties(part.head.string[part.head.end() : part.tail.start()])
     return {
         "broker_kind": "rocketmq",
         "topic": topic or old_topic,
         "headers": {**headers, "flag": flag},
         "properties": {name: value for name, value in properties.items() if name not in _OF_THE_READER},
-        **body_fields(_body(part)),
+        **body_fields(part.body),
     }
 
 
@@ -139,11 +151,12 @@ def _is_balanced(value: str) -> bool:
     return all(value.count(pair[0]) == value.count(pair[1]) for pair in _PAIRS) and value.count('"') % 2 == 0
 
 
-def _body(part: _Part) -> bytes:
-    printed, length = part.tail.groups()
-    if printed is not None:
-        return _bytes(printed)
-    return _body_behind(part.text[part.tail.end() :], int(length)) if length else b""
+def _body(text: str, tail: re.Match[str]) -> tuple[bytes, int]:
+    """Return the body, and where it ends."""
+    printed, length = tail.groups()
+    if length and int(length):
+        return _body_behind(text, tail.end(), int(length))
+    return _bytes(printed or ""), tail.end()
 
 
 def _bytes(printed: str) -> bytes:
@@ -153,13 +166,13 @@ def _bytes(printed: str) -> bytes:
         raise Unreadable("its body is no array of bytes") from error
 
 
-def _body_behind(rest: str, length: int) -> bytes:
+def _body_behind(text: str, at: int, length: int) -> tuple[bytes, int]:
     """Return the body that `printMsg` puts behind the message, where it is as long as the message says."""
-    if not length:
-        return b""
-    if not rest.startswith(_BODY) or rest.startswith(_BODY + _NOT_PRINTED):
+    if not text.startswith(_BODY, at) or text.startswith(_BODY + _NOT_PRINTED, at):
         raise Unreadable(f"the print holds only the length of its body, {length} bytes")
-    printed = rest.removeprefix(_BODY).encode("utf-8", "backslashreplace")
-    if len(printed) < length or printed[length : length + 2].strip(b"\r\n"):
+    at += len(_BODY)
+    printed = text[at : at + length + 1].encode("utf-8", "backslashreplace")
+    body = printed[:length]
+    if len(body) < length or printed[length : length + 1] not in (b"", b"\n", b"\r"):
         raise Unreadable(f"the body behind it is not the {length} bytes that it says")
-    return printed[:length]
+    return body, at + len(body.decode())

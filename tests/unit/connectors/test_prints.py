@@ -107,6 +107,14 @@ ANSWERS = [
 ]
 LISTED = [{"messageID": 33, "type": 3, "address": "DLQ", "_AMQ_ORIG_QUEUE": "orders"}, {"messageID": 40}]
 NO_BODIES = "listMessages leaves out bodies: let browse print them"
+WHOLE = f"MSGID: A {OLD} BODY: fourteen bytes\n"
+
+
+def quoting(body: str) -> str:
+    """A message with such a body."""
+    return WHOLE.replace("body=14]", f"body={len(body)}]").replace("fourteen bytes", body)
+
+
 PRINTS: list[tuple[Reader, str, list[int], list[tuple[int, str]]]] = [
     (management, f"{ONE}\n[]\n{PRETTY}\n{ONE}", [1, 4, 30, 57], []),
     (management, f"{PRETTY[:-40]}\n{ONE}\n", [2, 52], [(28, "no JSON")]),
@@ -122,6 +130,10 @@ PRINTS: list[tuple[Reader, str, list[int], list[tuple[int, str]]]] = [
     (messages, f"MSGID: A {OLD} BODY: NOT PRINT BODY", [], [(1, "only the length")]),
     (messages, f"MSGID: A {OLD} BODY: a body\nof two l.\nMSGID: B {OLD} BODY: too short\n", [],
      [(1, ""), (3, "")]),
+    (messages, WHOLE * 3, [1, 2, 3], []),
+    (messages, quoting(f"failed on\n{WHOLE}") + WHOLE, [1, 4], []),
+    (messages, quoting(f"a, body=3]]\n{WHOLE}") + WHOLE, [4],
+     [(1, "what follows where its body may be is not read")]),
     (messages, BY_ID * 2, [], [(1, "let printMsg print the message"), (5, "")]),
     (messages, printed(f"{{ERROR=failed on {REAL}, A=1}}") + f"\n{REAL}", [2],
      [(1, "what follows in its line is not read")]),
