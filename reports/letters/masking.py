@@ -60,9 +60,12 @@ class Masker:
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return a letter, or another JSON-able object, masked; it keeps its members, but for blocks of
         bytes."""
-        kind = document.get("broker_kind")
+        kind, known = document.get("broker_kind"), document.get("message_id")
         return _rename_members(
-            (name, self._member(name, value, kind))
+            (
+                name,
+                self._member("message_id" if name == "physical_id" and value == known else name, value, kind),
+            )
             for name, value in document.items()
             if name not in _LEFT_OUT
         )

@@ -24,7 +24,7 @@ def letter(canary: str) -> dict[str, Any]:
     return {
         "record_id": "4" * 32, "broker_kind": "rabbitmq", "origin": "orders-2024", "attempts": 3,
         "dead_at": "2026-11-02T03:12:09Z", "exception_class": "com.shop.StockException",
-        "message_id": canary, "keys": [canary], "raw_properties_base64": HIDDEN,
+        "message_id": canary, "physical_id": canary, "keys": [canary], "raw_properties_base64": HIDDEN,
         "headers": {"from": canary, "nested": json.dumps({"mail": [canary]}), "object": {"mail": canary}},
         "properties": {"correlation_id": canary, "priority": "5"},
         "failure_text": f'no stock for "{canary}" of order 17',
