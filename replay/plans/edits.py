@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from dlq.archive.storage.store import Store
@@ -33,6 +34,11 @@ _MOST_DIFF_LINES = 20
 _MOST_LETTERS = 50
 LARGEST = 2 * 2**30
 """Bytes of all edits of a plan, which are in memory at once."""
+_FIXED: Mapping[str, Callable[[Record], str | None]] = {
+    "queue": attrgetter("dead_letter_queue"),
+    **{name: attrgetter(name) for name in ("exchange", "routing_key", "message_id")},
+}
+"""What a line tells of a letter beside what is sent of it."""
 _Mask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What may be shown of a letter: of its `headers`, `properties` and `body_base64`."""
 
@@ -62,6 +68,11 @@ class Edits:
             return change(record, json.loads(line))
         except UsageError as error:
             raise UsageError(f"the edit of letter {record.record_id[:12]} cannot be sent: {error}") from error
+
+    def list_ignored(self, record: Record) -> list[str]:
+        """Return what the letter's line says otherwise, and no edit changes."""
+        said = json.loads(self.lines[record.record_id])
+        return [name for name, one in _FIXED.items() if said.get(name, one(record)) != one(record)]
 
     def check_used(self, used: Collection[str]) -> None:
         """Check that every edit belongs to a letter of the plan; raises UsageError for one that does not."""

@@ -329,6 +329,8 @@ class Picker:
         if record.record_id in self.lines:
             is_edited = record.record_id in self._wanted.edits.lines
             (tally.edited if is_edited else tally.unwrapped).add(record.record_id)
+            for name in self._wanted.edits.list_ignored(record) if is_edited else ():
+                tally.warn(f"the edited line has another {name}: only body, headers and properties change")
 
 
 def advised_against(record_id: str, advice: str | None, wanted: Wanted) -> str | None:

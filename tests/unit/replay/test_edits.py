@@ -36,6 +36,17 @@ def test_an_edit_changes_the_body_and_is_shown(plan: Planning) -> None:
     assert edits.load(plan.store, header).apply(before).body == b'{"qty": 1}'
 
 
+def test_what_no_edit_changes_is_said_where_a_line_changes_it(plan: Planning) -> None:
+    [before, other] = fill(plan.store, 2, exchange="shop", routing_key="order.new")
+    edited = line_of(before) | {"routing_key": "order.eu", "queue": "b.dlq", "body_text": "new"}
+    words = "the edited line has another {}: only body, headers and properties change"
+    warnings = plan(Wanted(edits=read(edited))).warnings
+    assert {text: n for text, n in warnings.items() if "edited" in text} == {
+        words.format(name): 1 for name in ("queue", "routing_key")
+    }
+    assert not any("edited" in text for text in plan(Wanted(edits=read(line_of(other)))).warnings)
+
+
 def test_an_edited_header_is_encoded_anew_and_other_letters_stay(plan: Planning) -> None:
     [before, other] = fill(plan.store, 2, headers={"h": "v"}, raw_properties=b"block")
     assert read(line_of(before)).apply(before) == before, "what changes nothing keeps its block"
