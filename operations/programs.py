@@ -42,19 +42,21 @@ def ask_program(command: Sequence[str], given: object, seconds: float) -> object
 
 def _run(command: Sequence[str], given: object, seconds: float, output: int, most: int | None = None) -> None:
     ownership.check_program(command[0])
-    try:
-        process = subprocess.Popen(  # noqa: S603 (the configuration's own command, as a list: no shell reads it)
-            list(command), stdin=subprocess.PIPE, stdout=output, start_new_session=True
-        )
-    except OSError as error:
-        raise UsageError(f"{command[0]} does not start: {error.strerror}; correct its path") from error
-    end, told = monotonic() + seconds, json.dumps(given, default=str).encode()
+    with tempfile.TemporaryFile() as told:  # a pipe would be filled no more after the first look
+        try:
+            told.write(json.dumps(given, default=str).encode())
+            told.seek(0)
+            process = subprocess.Popen(  # noqa: S603 (the configuration's own command, as a list: no shell reads it)
+                list(command), stdin=told, stdout=output, start_new_session=True
+            )
+        except OSError as error:
+            raise UsageError(f"{command[0]} does not start: {error.strerror}; correct its path") from error
+    end = monotonic() + seconds
     try:
         while (left := end - monotonic()) > 0 and (most is None or os.fstat(output).st_size <= most):
             with suppress(subprocess.TimeoutExpired):
-                process.communicate(told, timeout=min(left, _LOOK))
+                process.wait(min(left, _LOOK))
                 break
-            told = b""
         else:
             bound = units.human_seconds(seconds) if left <= 0 else f"{most:,} bytes"
             raise UsageError(

@@ -4,12 +4,13 @@ import sys
 from dataclasses import replace
 
 import pytest
-from support.waiting import UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED
 
 from dlq.core.runtime import bounded_json
 from dlq.core.settings import Consumer
 from dlq.operations.brokers.pulling import PullWanted, pull_sources
 from dlq.operations.outcome import ExitCode
+from dlq.operations.programs import ask_program
 from dlq.operations.reading.letters import LettersWanted, list_letters
 from dlq.operations.reading.reporting import ReportWanted, make_report
 from dlq.operations.replays.applying import apply_plan
@@ -79,6 +80,11 @@ def test_a_program_that_fails_leaves_its_messages_unknown(
         assert said in row["error"]
         assert said in notes.problems[-1]
         assert checked.code is ExitCode.PARTLY
+
+
+def test_a_program_that_is_slow_to_read_is_told_all() -> None:
+    program = "import json, sys, time; time.sleep(0.5); print(json.dumps(len(json.load(sys.stdin))))"
+    assert ask_program([sys.executable, "-c", program], ["m" * 100] * 10_000, PATIENCE) == 10_000
 
 
 def test_a_program_may_answer_with_true_and_false(workspace: Workspace) -> None:
