@@ -306,7 +306,8 @@ class _Sender:
             entries = chain.from_iterable(self._shared.ledger.entries(plan, state) for state in _UNPROVEN)
             doubtful = {entry.number for entry in entries}
             letters = self._shared.plan.letters() if doubtful else ()
-            if lost := sum(one.broker == broker and one.number in doubtful for one in letters):
+            lost = sum(one.broker == broker and one.number in doubtful for one in letters)
+            if lost and not planfile.bounds_of(store, plan, broker):  # who claims has written them before
                 raise UsageError(_NO_BOUNDS.format(plan, lost, broker))
         planfile.keep_bounds(store, plan, broker, bounds)
 
