@@ -19,6 +19,7 @@ from dlq.connectors.local.credentials import blanks, forget, log_in, password
 from dlq.connectors.net.protocols import foreign, of_length
 from dlq.connectors.net.tls import client_context
 from dlq.core import errors
+from dlq.core.runtime import patience
 from dlq.core.values.hosts import host_of, why_not
 from dlq.core.values.units import seconds
 
@@ -229,6 +230,13 @@ class Clients:
             "throttle_cb": self.note_throttling,
             **more,
         })  # fmt: skip
+
+    def fetch(self, consumer: Consumer, most: int) -> list[Any]:
+        """Return up to so many messages and events; none where none came for a moment. Raises BrokerError."""
+        try:
+            return consumer.consume(most, patience.FETCH)
+        except KafkaException as error:
+            raise self.trouble(error.args[0]) from error
 
     def producer(self, more: Mapping[str, Any]) -> Producer:
         """Return what sends."""

@@ -22,7 +22,6 @@ from dlq.core.errors import BrokerError
 from dlq.core.headers.provenance import REPLAY_OF
 from dlq.core.keys import KeyReader
 from dlq.core.record import Record
-from dlq.core.runtime import patience
 
 _FETCH = 2000
 _COORDINATES = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})", re.DOTALL)
@@ -157,7 +156,7 @@ def _look(cluster: Cluster, left: dict[Place, _Scan], search: NewerSearch) -> No
         consumer.assign([TopicPartition(*place, scan.start) for place, scan in left.items()])
         heard = time.monotonic()
         while left and not search.bound.is_reached():
-            messages = consumer.consume(_FETCH, patience.FETCH)
+            messages = cluster.fetch(consumer, _FETCH)
             if messages:
                 heard = time.monotonic()
             elif cluster.is_silent(heard):

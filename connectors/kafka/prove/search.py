@@ -150,7 +150,7 @@ def find_between(
         while at:
             if time.monotonic() > until:
                 raise ConnectionLost(f"{cluster.name} takes too long to show all that it has")
-            messages = consumer.consume(_FETCH, patience.FETCH)
+            messages = cluster.fetch(consumer, _FETCH)
             if messages:
                 silent_since = time.monotonic()
             elif cluster.is_silent(silent_since):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dlq.connectors.base import Batch, Gap, ReadRequest, Skipped
 from dlq.connectors.kafka.look.cluster import Cluster, Place
@@ -20,7 +20,6 @@ from dlq.connectors.kafka.records.messages import record_maker
 from dlq.connectors.log import LogReading, OffsetRange, Plan
 from dlq.core.errors import OF_ONE_MEMBER, BrokerError, NotFound
 from dlq.core.record import Record
-from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 
 _FIRST_FETCH = 32
@@ -115,10 +114,7 @@ class KafkaReading(LogReading):
             most = min(most, _FIRST_FETCH)
         if request.limit is not None:
             most = min(most, request.limit - self._position + len(self._open))
-        try:
-            return self._consumer.consume(most, patience.FETCH)
-        except KafkaException as error:
-            raise self._cluster.trouble(error.args[0]) from error
+        return self._cluster.fetch(self._consumer, most)
 
     def _letters(self, messages: list[Any]) -> list[Any]:
         """Return those of the snapshot among what came, no more than the limit has room for."""

@@ -130,7 +130,7 @@ class Pointers:
         waited = 0.0
         while waited < self._cluster.timeout:
             if not self._ahead:
-                self._ahead = self._consumer.consume(1, patience.FETCH)
+                self._ahead = self._cluster.fetch(self._consumer, 1)
                 waited += 0 if self._ahead else patience.FETCH
                 continue
             message = self._ahead[0]

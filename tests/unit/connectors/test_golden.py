@@ -298,7 +298,7 @@ class ClusterOfOriginals:
     def assign(self, places: Sequence[Any]) -> None:
         [self._at] = places
 
-    def consume(self, _most: int, _wait: float) -> list[Message]:
+    def fetch(self, _consumer: object, _most: int) -> list[Message]:
         topic, partition, offset = self._at.topic, self._at.partition, self._at.offset
         if offset < 5:
             return [Message(topic=topic, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))]

@@ -39,7 +39,7 @@ class Partitions:
     def incremental_unassign(self, _places: object) -> None:
         """A partition is done with."""
 
-    def consume(self, _most: int, _wait: float) -> Sequence[Message]:
+    def fetch(self, _consumer: object, _most: int) -> Sequence[Message]:
         return self._batches.popleft()
 
     def find_topic(self, _name: str) -> Topic:
