@@ -125,7 +125,8 @@ def check_collector(place: str, url: str | None) -> None:
 
 def _one_of(place: str, value: str | None, known: Iterable[str]) -> None:
     if value is not None and value not in known:
-        listed = ", ".join(known) or "none: add it"
+        if not (listed := ", ".join(known)):
+            raise ConfigError(f"{place} = {quote_value(value)} is not configured; add it")
         raise ConfigError(
             f"{place} = {quote_value(value)} is unknown{suggest(value, known)}; known are {listed}"
         )

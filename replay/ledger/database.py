@@ -79,8 +79,8 @@ class File:
         try:
             with self._told():
                 snapshot.prepare(self.connection, path)
-            if alone:
-                self._exclude_others()
+                if alone:
+                    self._exclude_others()
         except BaseException:
             self.close()
             raise
@@ -89,6 +89,8 @@ class File:
         try:
             self.connection.executescript(_ALONE)
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY":
+                raise
             raise Busy(f"the ledger {self._path} is in use, perhaps by a replay: wait for its end") from error
 
     def make_tables(self, is_known: bool) -> None:

@@ -17,7 +17,7 @@ SOUND = BROKER + SOURCE
     (BROKER.replace("url", "urll"), "did you mean 'url'"),
     ("[broker.x]\n", "did you mean 'brokers'"),
     ('[brokers.x]\nkind = "rabitmq"\n', "did you mean 'rabbitmq'"),
-    ('[sources.x]\nbroker = "nowhere"\nqueue = "q"\n', "'nowhere' is unknown; known are none: add it"),
+    ('[sources.x]\nbroker = "nowhere"\nqueue = "q"\n', "'nowhere' is not configured; add it"),
     (SOUND + 'group = "g"\n', "exactly one of"),
     ('[[mask]]\npattern = "x"\n', "[[mask]] is no longer read"),
     ('[mask]\nshow = ["tenant"]\n', "mask.show: 'tenant' names nothing"),

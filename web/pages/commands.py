@@ -60,15 +60,14 @@ def _describe(ask: PageRequest, job: Job) -> Mapping[str, Any]:
     output, errors = ask.console.jobs.output(job)
     masker, result = ask.masker(), ask.console.jobs.result(job)
     pulled = result.get("sources", ()) if job.about == "pull" else ()
-    whole = json.dumps(masker.document(result), indent=2, ensure_ascii=False)
-    shown = whole if result else masker.text(output)
-    values = {
+    whole = json.dumps(masker.document(result), indent=2, ensure_ascii=False) if result else ""
+    shown = {
         "errors": masker.sentence(errors),
-        "output": "" if pulled else json_for_terminal(shown),
+        "output": "" if pulled else json_for_terminal(whole or masker.text(output)),
         "pulled": ask.mask_all(pulled),
         "columns": KEYS[1:],
     }
-    return {"outcome": _tell_outcome(ask.console.jobs, job), **values}
+    return {"outcome": _tell_outcome(ask.console.jobs, job), **shown}
 
 
 def _tell_outcome(jobs: Jobs, job: Job) -> str:
