@@ -200,9 +200,6 @@ class WindowedPublisher:
         return answers
 
 
-_ENDED_BETWEEN = "the connection ended while it was sent"
-
-
 class TwoWayPublisher:
     """Each run of letters of one kind goes by the protocol of its kind, in the order of the plan; the second
     is connected to when there is one for it."""
@@ -222,9 +219,9 @@ class TwoWayPublisher:
             while self._next is not None:
                 publisher = self._publisher_of(self._next)
                 yield from publisher.publish(self._run(outgoing), writing)
-        except DlqError:
+        except DlqError as error:
             if self._next is not None:
-                yield Sent(self._next.number, "in_doubt", _ENDED_BETWEEN)
+                yield Sent(self._next.number, "unsent", str(error))
             raise
 
     def _publisher_of(self, letter: Outgoing) -> Publisher:
