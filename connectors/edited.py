@@ -62,7 +62,7 @@ def read_nested(value: Any, made_as: type, word: str) -> Any:
         try:
             value = bounded_json.loads(value.encode())
         except ValueError as error:
-            raise ValueError(f"it is {word}, and its new text is no JSON") from error
+            raise ValueError(f"it is {word}, and its new text is no JSON: {error}") from error
     if not isinstance(value, made_as):
         raise wrong(value, word)
     return value

@@ -18,6 +18,7 @@ from dlq.core.errors import UsageError
 from dlq.core.identity import ID_HEX_DIGITS, content_id, is_record_id
 from dlq.core.keys import KeyReader
 from dlq.core.record import COLUMNS, Death, Record
+from dlq.core.runtime.bounded_json import Twice, once_each
 from dlq.core.text import encodable
 from dlq.core.values.suggestions import suggest
 
@@ -39,6 +40,8 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
     """Return one line as a checked object; raises UsageError in words, without the line number."""
     try:
         document = _read(line)
+    except Twice as error:
+        raise UsageError(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from error
     if not isinstance(document, dict):
@@ -66,7 +69,7 @@ def check_document(document: dict[str, Any]) -> dict[str, Any]:
 
 def _read(line: str | bytes) -> Any:
     """Return the JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped elsewhere."""
-    document = json.loads(line)
+    document = json.loads(line, object_pairs_hook=once_each)
     return fit(document) if isinstance(document, dict) else document
 
 

@@ -1,6 +1,8 @@
 """JSON that others may have written: bounded in size and depth before it is worked with."""
 
 import json
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 LARGEST = 64 * 2**20
@@ -9,12 +11,26 @@ _DEEPEST = 32
 _OPENING = (b"[", b"{")
 
 
-def loads(data: bytes) -> Any:
+class Twice(ValueError):
+    """A key stands twice in an object."""
+
+
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a mapping of pairs. Of a key that repeats, one reader takes the first and another the last: it
+    raises Twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise Twice(f"its key {name[:40]!r} stands there twice; leave one of them")
+    return found
+
+
+def loads(data: bytes, make_object: Callable[[list[tuple[str, Any]]], Any] = once_each) -> Any:
     """Return the value; raises ValueError for what is no JSON, too large or nested too deep."""
     if len(data) > LARGEST:
         raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
     try:
-        value = json.loads(data)
+        value = json.loads(data, object_pairs_hook=make_object)
     except RecursionError as error:
         raise _too_deep() from error
     if sum(map(data.count, _OPENING)) > _DEEPEST:

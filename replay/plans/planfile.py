@@ -27,7 +27,7 @@ from dlq.core.clock import from_iso
 from dlq.core.errors import ArchiveError, DlqError, UsageError
 from dlq.core.failures import Event
 from dlq.core.headers.failure_headers import Keep
-from dlq.core.runtime.bounded_json import LARGEST
+from dlq.core.runtime.bounded_json import LARGEST, once_each
 from dlq.core.text import quote_value
 from dlq.core.values.suggestions import find_by_prefix
 from dlq.replay.plans.letters import Letter
@@ -50,7 +50,7 @@ _KEY_OF_LINE = re.compile(rb'"key": ?"([0-9a-f]{32})"')
 """As `letters.replay_key` makes it; it goes along with the letter, and so does the record id."""
 _LONGEST_ID = 64
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
-_scan = json.JSONDecoder().raw_decode
+_scan = json.JSONDecoder(object_pairs_hook=once_each).raw_decode
 _fields = itemgetter(*Letter._fields[1:-3])
 _TYPES = (int, str, str, int, str, str, int, Target, str, str)
 _MOST_LAPS = 2**31 - 1

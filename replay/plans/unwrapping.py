@@ -73,6 +73,8 @@ def unwrap(record: Record) -> bytes:
         changes = take(record, _Object(text, _members(text)))
         line = {"broker_kind": record.broker_kind, "record": {"record_id": record.record_id}, **changes}
         encoded = json.dumps(line, ensure_ascii=False).encode()
+    except bounded_json.Twice as error:
+        raise UsageError(str(error)) from error
     except ValueError as error:
         raise UsageError("it is no well-formed JSON in UTF-8") from error
     if memory_in_body(change(record, parse_line(encoded))):
@@ -106,20 +108,11 @@ class _Object(NamedTuple):
         return [*filter(is_wanted, self.members)]
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a mapping of pairs. Of a key that repeats, one reader takes the first and another the last, so it
-    is refused."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise UsageError("one of its keys stands there twice")
-    return found
-
-
 def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_JSON = json.JSONDecoder(object_pairs_hook=_once_each, parse_constant=_no_number)
+_JSON = json.JSONDecoder(object_pairs_hook=bounded_json.once_each, parse_constant=_no_number)
 _BETWEEN = re.compile(r"[\s:,]*")
 
 
@@ -290,7 +283,7 @@ def _decode(text: str) -> bytes | None:
 
 def _is_json(data: bytes) -> bool:
     try:
-        return isinstance(bounded_json.loads(data), dict | list)
+        return isinstance(bounded_json.loads(data, dict), dict | list)
     except ValueError:
         return False
 

@@ -42,6 +42,7 @@ def test_a_holder_that_has_not_yet_written_its_name_is_waited_for(tmp_path: Path
 @pytest.mark.parametrize(("content", "reason"), [
     (b"{torn", "Expecting property name"),
     (b"[1]", "it must be an object"),
+    (b'{"format": 1, "format": 2}', "its key .format. stands there twice"),
     (b"{}", "it lacks 'format'"),
     (b'{"format": "new"}', "format must be a whole number"),
     (b'{"format": 1}', "it lacks 'analysis'"),

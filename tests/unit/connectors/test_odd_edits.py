@@ -61,6 +61,13 @@ def test_what_is_nested_deeper_than_a_reader_looks_is_refused(encode: Callable[[
             encode(value)
 
 
+@each_row("encode", [BEFORE["0-9-1 a table"], BEFORE["1.0 map"]])
+def test_an_object_with_a_key_twice_is_refused(encode: Callable[[Any], bytes]) -> None:
+    assert encode('{"a": 1, "b": 1}')
+    with pytest.raises(ValueError, match="its new text is no JSON"):
+        encode('{"a": 1, "a": 2}')
+
+
 PREVIEWS: Mapping[str, tuple[Target, Callable[[Outgoing], SendPreview]]] = {
     "activemq": (Target("queue", "q"), activemq.preview_offline),
     "activemq by AMQP": (Target("queue", "q"), activemq.preview_by_amqp),

@@ -32,6 +32,9 @@ def test_a_changed_plan_is_refused(plan: Planning, line: int, field: str | None,
     plan.store.put(planfile.name_of(header.plan), f"{text}\n".encode())
     with pytest.raises(UsageError, match="was changed"):
         planfile.load_checked(plan.store, header.plan)
+    plan.store.put(planfile.name_of(header.plan), f"{text}\n".replace('"row":', '"row":7,"row":').encode())
+    with pytest.raises(ArchiveError, match="is damaged at line 2"):
+        next(planfile.letters(plan.store, header.plan))
     changed[0]["format"] = 99
     plan.store.put(planfile.name_of(header.plan), json.dumps(changed[0]).encode())
     with pytest.raises(FormatTooNew):

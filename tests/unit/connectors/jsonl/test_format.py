@@ -120,3 +120,13 @@ def test_a_business_key_in_a_body_may_hold_a_lone_surrogate() -> None:
     read = key_reader("json:$.id")
     assert read(None, {}, {}, rb'{"id": "\ud800"}') == r"\ud800"
     assert read(None, {}, {}, rb'{"id": ["\ud800"]}') == r'["\ud800"]'
+
+
+@each_row("line", [
+    '{"broker_kind": "rabbitmq", "body_text": "a", "body_text": "b"}',
+    '{"broker_kind": "rabbitmq", "headers": {"x": "1", "x": "2"}}',
+    '{"broker_kind": "rabbitmq", "headers": {"x": [{"\\u0061": 1, "a": 2}]}}',
+])  # fmt: skip
+def test_a_key_that_stands_twice_is_refused(line: str) -> None:
+    with pytest.raises(UsageError, match=r"^its key '\w+' stands there twice; leave one of them$"):
+        parse_line(line)
