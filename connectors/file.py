@@ -51,10 +51,11 @@ def open_binary(path: str, mode: str = "rb") -> BinaryIO:
 
 
 def _text(data: bytes) -> str:
-    """Return a print as text: UTF-8, or what shells on Windows write."""
-    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = data.decode("utf-16" if is_wide else "utf-8-sig", "backslashreplace")
-    return text.replace("\r\n", "\n")
+    """Return a print as text: UTF-8, where a surrogate stands for a byte that is none, or what shells on
+    Windows write."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "backslashreplace")
+    return data.decode("utf-8-sig", "surrogateescape")
 
 
 class FileReading:

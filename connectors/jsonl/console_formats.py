@@ -11,13 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from dlq.core.brokers import plugins
 from dlq.core.errors import UsageError
+from dlq.core.runtime.bounded_json import Twice, once_each
 from dlq.core.values.suggestions import suggest
 
 _T = TypeVar("_T")
 _BETWEEN = re.compile(r"[\s,\[\]]*")
 _MOST_DAMAGED = 1000
 """More of them are no print of this kind; naming each costs as much as the text is long."""
-_decoder = json.JSONDecoder()
+_decoder = json.JSONDecoder(object_pairs_hook=once_each)
+_any_decoder = json.JSONDecoder()
+_NO_UTF8 = re.compile("[\ud800-\udfff]")
+"""What stands for bytes that are none."""
 
 
 class Unreadable(ValueError):
@@ -29,6 +33,12 @@ def text_of(shown: Mapping[str, Any], name: str) -> str:
     if isinstance(value := shown.get(name), str):
         return value
     raise Unreadable(f"no message: {name} must be text" if name in shown else f"no message: it has no {name}")
+
+
+def check_bytes(text: str, start: int, end: int) -> None:
+    """Check that this part of a print was UTF-8. Raises Unreadable."""
+    if _NO_UTF8.search(text, start, end):
+        raise Unreadable("it holds bytes that are no UTF-8; print it anew as UTF-8, or convert the file")
 
 
 class Printed(NamedTuple):
@@ -84,8 +94,16 @@ def objects(text: str) -> Iterator[tuple[int, dict[str, Any] | Unreadable]]:
         line += text.count("\n", counted, at)
         counted = at
         try:
-            value, at = _decoder.raw_decode(text, at)
+            value, end = _decoder.raw_decode(text, at)
+            check_bytes(text, at, end)
+            at = end
+        except (Twice, Unreadable) as error:
+            yield line, Unreadable(str(error))
+            at = _any_decoder.raw_decode(text, at)[1]
         except json.JSONDecodeError as error:
+            if error.msg.startswith("Invalid control"):
+                yield line, Unreadable("no JSON: a line break within a text; nothing after it is read")
+                return
             at = _next_start(text, at, error.pos)
             yield line, Unreadable(f"no JSON: {error.msg} in line {error.lineno}; its rest is not read")
             damaged += 1

@@ -8,10 +8,10 @@ behind. Properties are a Java map, which quotes nothing: a value that could be s
 import re
 from array import array
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-from dlq.connectors.jsonl.console_formats import Printed, Unreadable
+from dlq.connectors.jsonl.console_formats import Printed, Unreadable, check_bytes
 from dlq.connectors.jsonl.format import body_fields
 from dlq.connectors.rocketmq.link.message import COMPRESSION
 
@@ -26,7 +26,7 @@ _COMMA = r",\s{1,40}"
 _START = re.compile(r"MessageExt \[(?=brokerName=|queueId=)")
 _HEAD = re.compile(
     rf"MessageExt \[(?:brokerName={_WORD}{_COMMA})?"
-    + _COMMA.join(f"{name}=({pattern})" for name, pattern in _FIELDS.items())
+    + _COMMA.join(f"{name}=(?P<{name}>{pattern})" for name, pattern in _FIELDS.items())
     + rf"{_COMMA}toString\(\)=Message(?:\{{topic='([^'\s]{{1,255}})'| ?\[topic=({_WORD}))"
     + rf"{_COMMA}flag=({_NUMBER}){_COMMA}properties=(?=\{{|null,)"
 )
@@ -36,10 +36,19 @@ _TAIL = re.compile(
 _BODY = " BODY: "
 _NOT_PRINTED = "NOT PRINT BODY"
 _NAME = re.compile(r"[^\s=,{}\[\]\"']{1,255}")
+_NEXT = re.compile(rf", {_NAME.pattern}=")
+"""Where one property ends and another begins: a byte more than is stored."""
 _DERIVED = ("storeSize", "bodyCRC")
 _OF_THE_READER = ("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME")
 """Properties that the client adds to what it has read (PullAPIWrapper, ConsumeMessageConcurrentlyService)."""
 _PAIRS = ("{}", "[]", "()")
+_MOST_BESIDE = 242
+"""Bytes of a stored message beside properties and body (MessageDecoder), with the longest topic."""
+_MOST_TAILS = 100
+"""Looked at: each costs as much as what is before it."""
+_NUMBERS = re.compile(r"[-\d,\s]*")
+_TRANSACTION = "TRAN_MSG="
+"""A property; with it the client prints another one behind the body, as transactionId."""
 
 
 class _Part(NamedTuple):
@@ -55,7 +64,8 @@ class _Part(NamedTuple):
 def messages(text: str) -> Printed:
     """Return the messages in a log, or in what `mqadmin printMsg` wrote.
 
-    Behind one that cannot be read its line is not read on: what looks like a message there may be its value.
+    As far as one that cannot be read may reach nothing is read: what looks like a message there may be its
+    value.
     """
     printed = Printed([], [])
     starts = [found.start() for found in _START.finditer(text)]
@@ -72,12 +82,10 @@ def messages(text: str) -> Printed:
             printed.letters.append((line, _letter(part)))
             blocked = part.end
         except Unreadable as why:
-            newline = text.find("\n", start)
-            line_ends = len(text) if newline < 0 else newline
-            blocked = max(line_ends, _last_end(text, start, end))
-            place = "in its line" if blocked == line_ends else "where its body may be"
-            more = f"; what follows {place} is not read" if end < blocked else ""
-            printed.unread.append((line, f"{why}{more}"))
+            blocked = _reach(text, start)
+            last = line + text.count("\n", start, blocked)
+            more = f"; what follows up to line {last} may be a value of it, and is not read"
+            printed.unread.append((line, f"{why}{more if end < blocked else ''}"))
     return printed
 
 
@@ -88,10 +96,33 @@ def _blocks(text: str) -> list[tuple[int, str]]:
     return [(line, why) for line, each in lines if each.startswith("OffsetID:")]
 
 
-def _last_end(text: str, start: int, end: int) -> int:
-    """Return how far the body behind a message reaches at most."""
-    tails = _TAIL.finditer(text, start, end)
-    return min(len(text), max((found.end() + int(found[2] or 0) for found in tails), default=0))
+def _reach(text: str, start: int) -> int:
+    """Return how far the print of a message reaches at most, by the size that the broker has stored."""
+    head = _HEAD.match(text, start)
+    if not head:
+        return len(text)
+    room = min(len(text), 2 * int(head["storeSize"]))
+    numbers = _NUMBERS.match(text, head.end() + room)
+    at = room + (numbers.end() if numbers else 0)
+    if text.find(_TRANSACTION, head.end(), at) >= 0:
+        return at
+    ends = map(_end_behind, islice(_TAIL.finditer(text, head.end(), at), _MOST_TAILS))
+    return next((end for end in ends if _is_whole(head, end)), at)
+
+
+def _end_behind(tail: re.Match[str]) -> int:
+    """Return where the body ends that is behind; shells on Windows make the ends of its lines longer."""
+    length = min(len(tail.string), int(tail[2] or 0))
+    at = tail.end() + length
+    return at + (len(_BODY) + tail.string.count("\r\n", tail.end(), at + length) if length else 0)
+
+
+def _is_whole(head: re.Match[str], end: int) -> bool:
+    """Return whether so much was printed up to `end` as was stored. Else a value may hold this end, and then
+    it another message, whose head alone is longer than all that a message has beside."""
+    shown = head.string[head.end() : end]
+    stored = len(shown.encode(errors="replace")) - len(_NEXT.findall(shown))
+    return int(head["storeSize"]) <= _MOST_BESIDE + stored
 
 
 def _part(text: str, start: int, end: int) -> _Part:
@@ -104,7 +135,11 @@ def _part(text: str, start: int, end: int) -> _Part:
             "two ends, and nothing shows which is its own" if tails else "no end: properties or body are cut"
         )
         raise Unreadable(f"a MessageExt with {why}")
-    return _Part(head, tails[0], *_body(text, tails[0]))
+    body, behind = _body(text, tails[0])
+    if not _is_whole(head, behind):
+        raise Unreadable("a MessageExt that is shorter than its storeSize: a property may hold its end")
+    check_bytes(text, start, behind)
+    return _Part(head, tails[0], body, behind)
 
 
 def _letter(part: _Part) -> dict[str, Any]:
@@ -173,6 +208,6 @@ def _body_behind(text: str, at: int, length: int) -> tuple[bytes, int]:
     at += len(_BODY)
     printed = text[at : at + length + 1].encode("utf-8", "backslashreplace")
     body = printed[:length]
-    if len(body) < length or printed[length : length + 1] not in (b"", b"\n", b"\r"):
+    if len(body) < length or printed[length:] not in (b"", b"\n", b"\r") or b"\r\n" in body:
         raise Unreadable(f"the body behind it is not the {length} bytes that it says")
     return body, at + len(body.decode())

@@ -133,10 +133,10 @@ PRINTS: list[tuple[Reader, str, list[int], list[tuple[int, str]]]] = [
     (messages, WHOLE * 3, [1, 2, 3], []),
     (messages, quoting(f"failed on\n{WHOLE}") + WHOLE, [1, 4], []),
     (messages, quoting(f"a, body=3]]\n{WHOLE}") + WHOLE, [4],
-     [(1, "what follows where its body may be is not read")]),
+     [(1, "what follows up to line 3 may be a value of it, and is not read")]),
     (messages, BY_ID * 2, [], [(1, "let printMsg print the message"), (5, "")]),
     (messages, printed(f"{{ERROR=failed on {REAL}, A=1}}") + f"\n{REAL}", [2],
-     [(1, "what follows in its line is not read")]),
+     [(1, "what follows up to line 1 may be a value of it")]),
 ]  # fmt: skip
 
 
@@ -149,6 +149,62 @@ def test_what_is_whole_is_read_and_the_rest_is_said_with_its_line(
     assert [line for line, _ in found.unread] == [line for line, _ in unread]
     for (_, said), (_, words) in zip(found.unread, unread, strict=True):
         assert words in said
+
+
+FORGED = printed("{Z=1").partition(", body=")[0]
+"""The beginning of a message that the end of another one completes."""
+FAKE_END = "x}, body=[1], transactionId='null'}]"
+
+
+def died_with(value: str, more: str = "", transaction: str = "null") -> str:
+    """A message with such a value of its sender's, and the size that the broker has stored."""
+    size = 91 + len("%DLQ%orders") + len("A  ") + len(value.encode()) + len(more) + 1
+    sized = printed(f"{{A={value}{more}}}").replace("storeSize=180", f"storeSize={size}")
+    return sized.replace("Id='null'}]", f"Id='{transaction}'}}]") if transaction != "null" else sized
+
+
+@each_row("text", [
+    died_with(f"x\n{FORGED}"),
+    died_with(f"x\n{REAL}\n{FORGED}"),
+    died_with(f"{FAKE_END}, {FORGED}"),
+    died_with(f"{FAKE_END}\n{FORGED}"),
+    died_with(f"x}}, body=6]] BODY: a body\n{FORGED}"),
+    died_with(FAKE_END + REAL, ", TRAN_MSG=true", FAKE_END + REAL),
+    quoting(f"a\r\nb{REAL}".replace("\n", "\n" * 600)).replace("\n", "\r\n"),
+])  # fmt: skip
+def test_no_value_of_a_message_becomes_another_one(text: str) -> None:
+    found = messages(f"{text}\n" + f"{REAL}\n" * 40)
+    real = record(messages(REAL))
+    assert found.unread
+    assert {letter["body_text"] for _, letter in found.letters} == {real.body.decode()}
+    assert {letter["topic"] for _, letter in found.letters} == {real.dead_letter_queue}
+    first = min(line for line, _ in found.letters)
+    assert first > text.count("\n") + 1
+
+
+def test_a_body_whose_line_ends_a_shell_may_have_changed_is_not_guessed() -> None:
+    for text in (quoting("a\r\nb"), quoting("a\nb").replace("\n", "\r\n")):
+        assert messages(text).letters == []
+
+
+def test_json_whose_line_breaks_are_not_escaped_is_not_read_on() -> None:
+    """A shell's `echo` makes line breaks of what was escaped."""
+    text = json.dumps([got() | {"payload": f"x\n{ONE}"}]).replace("\\n", "\n").replace('\\"', '"')
+    assert management(text).letters == []
+    text = '[{"payload": "x\n' + ONE
+    assert management(text).letters == []
+
+
+@each_row("read, text", [
+    (management, ONE.replace('"message_id": "m1"', '"message_id": "m1", "message_id": "m2"')),
+    (management, ONE.replace('"m1"', '"\udce9"')),
+    (messages, printed("{A=\udce9}")),
+])  # fmt: skip
+def test_a_key_that_repeats_and_bytes_that_are_no_text_are_refused(read: Reader, text: str) -> None:
+    found = read(f"{text}\n{ONE if read is management else REAL}")
+    assert [line for line, _ in found.letters] == [2]
+    ((line, why),) = found.unread
+    assert (line, "twice" in why or "UTF-8" in why) == (1, True)
 
 
 @each_row(("shown", "reason"), [
