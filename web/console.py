@@ -190,6 +190,10 @@ class PageRequest:
         """Return what masks the documents of one page."""
         return Masker(self.console.settings.mask)
 
+    def mask_errors(self, text: str) -> str:
+        """Return what pages show of a command's standard error."""
+        return self.masker().sentence(text) if self.sees_all else self.masker().errors(text)
+
     def mask(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return what pages show of a document of the archive."""
         return self.masker().document(document)

@@ -41,6 +41,8 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 """A name, a number, or a time (also in seconds or milliseconds since the epoch)."""
+_QUOTED = re.compile(r"""(?:(?<!\w)'|")(?:.*['"](?!\w)|.*)""")
+"""All that is quoted in a line: a value may hold quotes, or miss its end."""
 _ADDRESS = re.compile(r"@[\w-]+\.")
 _OF_PERSONS = re.compile(r"@|\d{6}")
 """In names: addresses, and numbers of something."""
@@ -117,6 +119,11 @@ class Masker:
     def sentence(self, text: str) -> str:
         """Return what `dlq` itself says, as it is, unless it quotes an address."""
         return self.text(text) if _ADDRESS.search(text) else text
+
+    def errors(self, text: str) -> str:
+        """Return what a command wrote on standard error, without what it quotes: a broker that refuses a
+        letter may repeat what that holds."""
+        return "\n".join(map(self.sentence, _QUOTED.sub("'…'", text).split("\n")))
 
     def text(self, text: str) -> str:
         """Return a text without numbers, quoted values, addresses and ids, line by line; frames of a stack

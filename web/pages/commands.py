@@ -62,7 +62,7 @@ def _describe(ask: PageRequest, job: Job) -> Mapping[str, Any]:
     pulled = result.get("sources", ()) if job.about == "pull" else ()
     whole = json.dumps(masker.document(result), indent=2, ensure_ascii=False) if result else ""
     shown = {
-        "errors": masker.sentence(errors),
+        "errors": ask.mask_errors(errors),
         "output": "" if pulled else json_for_terminal(whole or masker.text(output)),
         "pulled": ask.mask_all(pulled),
         "columns": KEYS[1:],

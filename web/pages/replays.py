@@ -61,7 +61,7 @@ def show_page(ask: PageRequest) -> Response:
 def _tell_doubt(ask: PageRequest, doubt: Document, jobs: Sequence[Job]) -> Mapping[str, Any]:
     """Return why letters are in doubt, and what the brokers said when they were asked of them last."""
     asked = next((job for job in jobs if job.words[:2] == _ASKED), None)
-    said = ask.masker().sentence(ask.console.jobs.output(asked)[1]) if asked and doubt["letters"] else ""
+    said = ask.mask_errors(ask.console.jobs.output(asked)[1]) if asked and doubt["letters"] else ""
     return {"doubt": ask.masker().document(doubt), "said": said}
 
 

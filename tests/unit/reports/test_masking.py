@@ -117,3 +117,14 @@ def test_no_document_ends_it(value: object) -> None:
 def test_a_setting_that_shows_nothing_is_refused(setting: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse({"mask": setting})
+
+
+@each_row(("written", "shown"), [
+    ("error: shop refused 'inv 7': 406 - invalid expiration 'it's secret'; 18 letters stay",
+     "error: shop refused '…'; 18 letters stay"),
+    ('letter ab12: it is a time, and cannot become "sec', "letter ab12: it is a time, and cannot become '…'"),
+    ("orders: 3 letters\nnote: run `dlq doctor`: it's quicker", None),
+    ("sent to ann@example.org\n3 letters", "sent to ?\n3 letters"),
+])  # fmt: skip
+def test_what_a_command_quotes_in_an_error_is_not_shown(written: str, shown: str | None) -> None:
+    assert Masker().errors(written) == (written if shown is None else shown)

@@ -69,6 +69,18 @@ def test_the_page_of_a_command_shows_what_it_printed_masked(serve: Serve, cut: i
     assert "Jane" not in text
 
 
+@pytest.mark.parametrize("sees_all", [False, True])
+def test_what_a_broker_quotes_of_a_letter_is_shown_to_who_may_see_letters(
+    serve: Serve, sees_all: bool
+) -> None:
+    browser = serve(serve={"roles": {"read": ["*"], "unmask": ["*"] if sees_all else []}})
+    write_job(browser.console.jobs, "applied")
+    (browser.console.jobs.folder / "applied.err").write_text("shop refused it: no 'Jane Doe'\n")
+    text = browser.get("/commands/applied").text
+    assert "shop refused it" in text
+    assert ("Jane Doe" in text) == sees_all
+
+
 def test_a_command_imports_nothing_from_the_folder_of_the_server(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

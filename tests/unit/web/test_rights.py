@@ -136,6 +136,13 @@ def test_what_is_shown_can_be_searched_for(serve: Serve) -> None:
         assert count(masked, query) == count(plain, query) != "0", query
 
 
+def test_a_search_for_a_masked_id_does_not_say_that_there_is_no_such_letter(
+    serve: Serve, keyed: LocalStore
+) -> None:
+    for browser, says in ((serve(serve=MASKED), True), (serve(), False)):
+        assert ("Masked ids and keys are not searched." in browser.get("/letters?text=nowhere").text) == says
+
+
 def test_what_is_done_to_letters_tells_nothing_either(serve: Serve, keyed: LocalStore) -> None:
     browser = serve(serve=MASKED)
     for name, text in (("where", f"key = '{SECRET}'"), ("key", SECRET), ("text", "jane")):
