@@ -50,7 +50,7 @@ def _run(command: Sequence[str], given: object, seconds: float, output: int, mos
                 list(command), stdin=told, stdout=output, start_new_session=True
             )
         except OSError as error:
-            raise UsageError(f"{command[0]} does not start: {error.strerror}; correct its path") from error
+            raise UsageError(f"{command[0]} does not start: {error.strerror}; check the file") from error
     end = monotonic() + seconds
     try:
         while (left := end - monotonic()) > 0 and (most is None or os.fstat(output).st_size <= most):

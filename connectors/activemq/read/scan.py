@@ -179,7 +179,7 @@ def _by_stomp(
 
     def started(link: Link, limit: int | None) -> Started:
         if link.artemis != queues.artemis:  # whose browse by STOMP would take all that there is
-            raise ConnectionLost(f"{link.place}: the broker is of another kind than the one before it")
+            raise ConnectionLost(f"{link.place}: it is of another kind than before; let url name one kind")
         destination = subscription(queue, queues.artemis, facts)
         classic_drain = request.mode == "drain" and not (queues.artemis or request.careful)
         cumulative = classic_drain and _forgets(link.version)
