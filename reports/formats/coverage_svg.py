@@ -1,11 +1,11 @@
 """Where the dead lead, as a picture: places on the left, where their messages end on the right."""
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from dlq.core.text import for_terminal
+
 _LINE, _LEFT, _RIGHT, _WIDTH = 18, 330, 760, 1090
 _LONGEST = 44
 _COLOURS = {"kept": "#2a7a3b", "lost": "#b3261e", "unknown": "#7a6a00"}
@@ -57,5 +57,5 @@ def _text(x: int, at: int, anchor: str, broker: str, name: str, several: bool) -
 
 
 def _safe(text: str) -> str:
-    """Remove what XML cannot hold; nothing in a name ends its text."""
-    return escape(_NO_XML.sub("\ufffd", text))
+    """Escape what XML cannot hold, and what nobody sees; nothing in a name ends its text."""
+    return escape(for_terminal(text))

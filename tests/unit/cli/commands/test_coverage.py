@@ -12,7 +12,7 @@ from dlq.connectors.base import Fate
 from dlq.connectors.memory import MemoryConnector
 from dlq.core.errors import Unreachable
 
-HOSTILE = "</text><script>\x1b[31m\x00"
+HOSTILE = "</text><script>\x1b[31m\x00\u202e\x9b\ud800"
 FATES = [
     Fate("queue", "orders", "expiry", "kept", ("orders.dlq",)),
     Fate("queue", "orders", "reject", "lost", (), "it has no dead-letter exchange", "set_policy x"),
@@ -74,3 +74,4 @@ def test_the_picture_is_xml_whatever_a_queue_is_called(dlq: Dlq) -> None:
     assert "queue orders" in texts
     assert any("</text><script>" in text for text in texts)
     assert {"LOST", "UNKNOWN", "orders.dlq"} <= set(texts)
+    assert not {"\u202e", "\x9b"} & set(Path("dead.svg").read_text("utf-8"))
