@@ -42,7 +42,7 @@ def read_edit(letter: Mapping[str, Any], form: Form) -> Edits:
 def _read_headers(letter: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
     known = dict(letter["headers"] or {})
     names, values = form.several("header_name"), form.several("header_value")
-    if len(names) != len(values) or set(names) - known.keys():
+    if not len(values) == len(names) == len({*names} & known.keys()):
         raise UsageError("these are not the headers of this letter: open the form again")
     wanted = {name: _as_before(known[name], value) for name, value in zip(names, values, strict=True)}
     return {} if {**known, **wanted} == known else {"headers": {**known, **wanted}}

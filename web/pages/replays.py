@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
+from dlq.core.identity import is_record_id
 from dlq.core.runtime import patience
 from dlq.operations.replays.applying import change_rate, stop_plan
 from dlq.operations.replays.plans import (
@@ -179,7 +180,7 @@ def decide(ask: PageRequest) -> Response:
     first."""
     option = _DECISIONS.get(ask.form.text("act"))
     ids = ask.form.several("id")
-    if option is None or not (ids or ask.form.text("all")):
+    if option is None or not (ids or ask.form.text("all")) or not all(map(is_record_id, ids)):
         raise UsageError("tick the letters of which you know what became of them, or all of them")
     words = [f"--all-{option}"] if ask.form.text("all") else [f"--{option}={one}" for one in ids]
     plan = planfile.find(ask.workspace().store, ask.names["plan"])

@@ -75,6 +75,7 @@ def test_what_somebody_knows_is_said_by_the_command(
         ({"act": "not_sent", "id": IDS[:2]}, [f"--not-sent={one}" for one in IDS[:2]]),
         ({"act": "hold", "id": IDS[0]}, [f"--hold={IDS[0]}"]), ({"act": "sent", "all": "1"}, ["--all-sent"]),
         ({"act": "sent"}, None), ({"act": "all-sent", "id": IDS[0]}, None),
+        ({"act": "sent", "id": [IDS[0], "a\0b"]}, None), ({"act": "sent", "id": "--all-sent"}, None),
     ]  # fmt: skip
     for fields, options in decided:
         words.clear()

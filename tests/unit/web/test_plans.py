@@ -110,6 +110,9 @@ def test_a_letter_is_edited_before_its_replay_and_the_plan_shows_the_difference(
     fields = draft(browser)
     answer = browser.post(f"{LETTER}/edit", fields, "/plans/new", **ADA)
     assert (answer.status_code, "nothing is changed" in answer.text) == (409, True)
+    twice = {"header_name": ["trace", "trace"], "header_value": ["t-1", "t-2"]}
+    answer = browser.post(f"{LETTER}/edit", {**fields, **twice}, "/plans/new", **ADA)
+    assert (answer.status_code, "these are not the headers" in answer.text) == (409, True)
     fields["body"] = str(fields["body"]).replace("jane.doe@example.com", "ann@example.com")
     answer = browser.post(f"{LETTER}/edit", {**fields, "reason": "wrong mail"}, "/plans/new", **ADA)
     assert answer.status_code == 303, answer.text
