@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dlq.connectors.activemq.look.jolokia import fix_escapes
+from dlq.connectors.activemq.look.jolokia import PROPERTY, details, fix_escapes
 from dlq.connectors.activemq.records.frames import bare_destination
+from dlq.connectors.activemq.stomp.codec import OF_STOMP
 from dlq.connectors.jsonl.console_formats import Printed, Unreadable, collect, objects, text_of
 from dlq.connectors.jsonl.format import body_fields, to_text
 from dlq.core.clock import from_iso
@@ -80,14 +81,16 @@ def _classic(shown: _Shown) -> dict[str, Any]:
     if kind != "queue":
         raise Unreadable("it lies in no queue")
     text_of(shown, "JMSMessageID")
-    headers = _properties(shown) | _headers(shown, _CLASSIC)
+    properties = _properties(shown)
+    told = _take_shadows(properties)
+    headers = properties | _headers(shown, _CLASSIC)
     if (sent := _millis(shown.get("JMSTimestamp"))) is not None:
         headers["timestamp"] = sent
     if shown.get("JMSDeliveryMode") in _PERSISTENT:
         headers["persistent"] = _PERSISTENT[shown["JMSDeliveryMode"]]
-    return {
-        "broker_kind": "activemq", "queue": queue, "headers": headers, **body_fields(_classic_body(shown))
-    }  # fmt: skip
+    letter = {"broker_kind": "activemq", "queue": queue, "headers": headers}
+    hidden = {"properties": {**details(shown), **told}} if told else {}
+    return {**letter, **hidden, **body_fields(_classic_body(shown))}
 
 
 def _artemis(shown: _Shown) -> dict[str, Any]:
@@ -95,12 +98,22 @@ def _artemis(shown: _Shown) -> dict[str, Any]:
     if "messageID" in shown and "StringProperties" not in shown:
         raise Unreadable("listMessages leaves out bodies: let browse print them")
     text_of(shown, "messageID")
-    headers = _strip_sections(_properties(shown)) | _headers(shown, _ARTEMIS)
-    if any(isinstance(value, str) and _CUT.search(value) for value in (*headers.values(), shown.get("text"))):
+    properties = _strip_sections(_properties(shown))
+    told = _take_shadows(properties) if "__AMQ_CID" in properties else {}
+    headers = properties | _headers(shown, _ARTEMIS)
+    texts = (*headers.values(), *told.values(), shown.get("text"))
+    if any(isinstance(value, str) and _CUT.search(value) for value in texts):
         raise Unreadable("a text of it is cut (management-message-attribute-size-limit)")
     letter = {"broker_kind": "artemis", "queue": text_of(shown, "address"), "headers": headers}
+    letter |= {"properties": told} if told else {}
     user_id = {"message_id": shown["userID"]} if shown.get("userID") else {}
     return {**letter, **user_id, **body_fields(_artemis_body(shown))}
+
+
+def _take_shadows(properties: dict[str, Any]) -> dict[str, Any]:
+    """Take out properties of the sender's that have names of STOMP's headers; return them as a record's
+    `properties` have them."""
+    return {f"{PROPERTY}{name}": properties.pop(name) for name in [*properties] if name in OF_STOMP}
 
 
 def _headers(shown: _Shown, names: Mapping[str, str]) -> dict[str, Any]:

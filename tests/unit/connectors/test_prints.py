@@ -283,6 +283,24 @@ def test_no_text_runs_away_or_breaks_it(text: str) -> None:
     assert found.letters == []
 
 
+@each_row("read, shown, shadowed", [
+    (classic, CLASSIC | {"OriginalDestination": None}, {"original-destination", "reply-to", "type"}),
+    (artemis, ARTEMIS, {"reply-to", "type", "priority"}),
+])  # fmt: skip
+def test_a_property_does_not_pass_for_a_header_of_its_name(
+    read: Reader, shown: dict[str, Any], shadowed: set[str]
+) -> None:
+    own = dict.fromkeys(shadowed, "queue://payments")
+    strings = {**shown["StringProperties"], **own, "__AMQ_CID": "c"}
+    letter, before = (
+        record(read(json.dumps(shown | {"StringProperties": strings}))),
+        record(read(json.dumps(shown))),
+    )
+    assert letter.headers == {**before.headers, "__AMQ_CID": "c"}
+    assert (letter.origin, letter.priority) == (before.origin, before.priority)
+    assert {name: letter.properties[f"property {name}"] for name in own} == own
+
+
 def test_sections_of_amqp_are_taken_from_names_unless_that_makes_two_of_one() -> None:
     strings = {
         "extraProperties._AMQ_ORIG_QUEUE": "orders", "applicationProperties.a": "1", "extraProperties.a": "2",
