@@ -36,8 +36,9 @@ _CUT = re.compile(r", \+ \d{1,19} more\Z")
 _CUT_AT = 256
 """Artemis' management-message-attribute-size-limit, at which it cuts bytes without a word."""
 _BYTES_TYPE = 4
-_SECTION = re.compile(r"^(?:extraProperties|applicationProperties)\.")
-"""Sections that Artemis puts before the names of an AMQP message's properties (AMQPMessage)."""
+_SECTION = re.compile(r"^(?:extraProperties\.|applicationProperties\.(?!_AMQ_ORIG_))")
+"""Sections that Artemis puts before the names of an AMQP message's properties (AMQPMessage). Where it died
+the broker says in the first alone."""
 
 
 def classic(text: str) -> Printed:

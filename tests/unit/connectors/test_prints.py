@@ -308,6 +308,8 @@ def test_sections_of_amqp_are_taken_from_names_unless_that_makes_two_of_one() ->
     }  # fmt: skip
     letter = record(artemis(json.dumps(ARTEMIS | {"StringProperties": strings})))
     assert letter.origin == "orders"
+    forged = {"applicationProperties._AMQ_ORIG_QUEUE": "x", "applicationProperties._AMQ_ORIG_ADDRESS": "x"}
+    assert record(artemis(json.dumps(ARTEMIS | {"StringProperties": forged}))).origin is None
     assert {name: letter.headers[name] for name in [*strings][1:]}.items() <= strings.items()
 
 
