@@ -1,5 +1,6 @@
 """Letters of a plan that died again: the archive holds them with the id of their replay."""
 
+from collections import Counter
 from collections.abc import Collection
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ _BACK = f"""
         SELECT *, coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS replay_id FROM records
     ) r ON r.replay_id = p.key
     WHERE p.plan = ?"""
-_COUNT = f"SELECT count(DISTINCT p.key) {_BACK}"
+_COUNT = f"SELECT p.target, count(DISTINCT p.key) {_BACK} GROUP BY p.target"
 _NEWEST = f"SELECT r.record_id {_BACK} ORDER BY r.captured_at DESC, r.record_id LIMIT ?"
 
 _AMONG = f"""
@@ -29,11 +30,11 @@ _AMONG = f"""
 _PULLED = f"AND mode IS DISTINCT FROM '{BY_IMPORT}'"
 
 
-def count(store: Store, settings: Settings, plan: str) -> int:
-    """Return how many replays of `plan` the archive holds as dead letters again. Raises ArchiveError."""
+def count(store: Store, settings: Settings, plan: str) -> Counter[str]:
+    """Return target -> how many replays of `plan` the archive holds as dead letters again. Raises
+    ArchiveError."""
     with closing(views.connect(store, ledgers.as_arrow(settings.ledger, store))) as connection:
-        [(found,)] = user_sql.run(connection, _COUNT, [plan]).rows
-    return int(found)
+        return Counter(dict(user_sql.run(connection, _COUNT, [plan]).rows))
 
 
 def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> list[str]:

@@ -183,5 +183,5 @@ class _Replays:
         segments = len(store.list("manifests/")) if self._moving else 0
         if self._moving.keys() != self._back.keys() or segments != self._segments:
             self._segments = segments
-            self._back = {plan: came_back.count(store, settings, plan) for plan in self._moving}
+            self._back = {plan: came_back.count(store, settings, plan).total() for plan in self._moving}
         return self._back

@@ -1,6 +1,7 @@
 """A plan in order is applied: who watches its consumers, which keys stop, and who lets them go on."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -90,15 +91,15 @@ def list_stopped(workspace: Workspace, header: Header) -> list[Document]:
     return [one._asdict() for one in turns.list_stopped() if one.why != "sending"]
 
 
-def _look(workspace: Workspace, sources: Sequence[Source], turns: Turns) -> int:
+def _look(workspace: Workspace, sources: Sequence[Source], turns: Turns) -> Counter[str]:
     look_again(workspace, sources)
     return turns.note_dead(came_back.find_among(workspace.store, turns.out, 0))
 
 
 def _begin(
-    workspace: Workspace, book: Ledger, turns: Turns, look: Callable[[], int], release: Sequence[str]
-) -> int:
-    """Begin before anything is sent: say what is dead again (how many), which keys go on, and whose letters
+    workspace: Workspace, book: Ledger, turns: Turns, look: Callable[[], Counter[str]], release: Sequence[str]
+) -> Counter[str]:
+    """Begin before anything is sent: say what is dead again (by target), which keys go on, and whose letters
     come too late, or too early."""
     turns.learn()
     known = look()

@@ -1,5 +1,6 @@
 """A plan is applied in growing steps: who is asked what becomes of the letters, and what is said of it."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -41,7 +42,7 @@ def ramp_plan(workspace: Workspace, prefix: str, max_share: float) -> Applied:
     header = checked.header
     sources = watched_sources(workspace, header)
 
-    def look() -> int:
+    def look() -> Counter[str]:
         look_again(workspace, sources)
         return came_back.count(workspace.store, workspace.settings, plan)
 

@@ -73,6 +73,8 @@ class Run:
     outcomes: dict[str, int] = field(default_factory=dict)
     places: Counter[Destination] = field(default_factory=Counter)
     """(Broker, target) -> letters given to it."""
+    confirmed: Counter[Destination] = field(default_factory=Counter)
+    """And those of them that it confirmed."""
     stopped: bool = False
     changed: list[str] = field(default_factory=list)
     """Record ids of letters that are not what was planned any more: refused, nothing of them was sent."""
@@ -394,7 +396,7 @@ class _Sender:
             self._shared.ledger.resolve([letter.key], state, why)
         if self._run.outcomes.get("in_doubt"):
             self._run.outcomes["in_doubt"] -= 1
-        self._count(state)
+        self._count(letter, state)
 
     def _claim_letters(self, letters: Iterator[Letter]) -> Iterator[Outgoing]:
         """Yield letters to send. When the ledger or the archive fails this ends, so that what is in flight is
@@ -443,10 +445,11 @@ class _Sender:
 
     def _take_answer(self, sent: Sent) -> tuple[Letter, State]:
         letter, state = self._claims.take_answer(sent)
-        self._count(state)
+        self._count(letter, state)
         return letter, state
 
-    def _count(self, state: State) -> None:
+    def _count(self, letter: Letter, state: State) -> None:
+        self._run.confirmed[letter.broker, letter.target] += state == "confirmed"
         self._run.outcomes[state] = self._run.outcomes.get(state, 0) + 1
 
     def _name_refused(self, letter: Letter, why: str, what: str = "refused") -> None:

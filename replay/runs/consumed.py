@@ -45,12 +45,13 @@ def is_told(receivers: Sequence[Consumption]) -> bool:
 
 
 def how_far_consumed(
-    before: Standing, now: Standing, sent: Mapping[Destination, int], gone: int, since: float | None = None
-) -> Consumed:
+    before: Standing, now: Standing, sent: Mapping[Destination, int], gone: Mapping[Destination, int],
+    since: float | None = None,
+) -> Consumed:  # fmt: skip
     """Return what is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never
     taken by the broker. With `since`, for how many seconds they are out, it is known of each of them."""
     judge = _of_receiver if since is None else partial(_of_each, since)
-    found = [_of_place(judge, before.get(at, ()), now.get(at, ()), n, gone) for at, n in sent.items()]
+    found = [_of_place(judge, before.get(at, ()), now.get(at, ()), n, gone[at]) for at, n in sent.items()]
     return max(found, key=_WORST_LAST.index, default="unknown")
 
 

@@ -5,6 +5,7 @@ handful of letters, one that is not there with a single one, and a healthy one g
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -48,8 +49,8 @@ class Watch:
 
     ask: Callable[[Collection[Destination]], Standing]
     """How far the consumers of these places are."""
-    look: Callable[[], int]
-    """Pull, and count the letters of the plan that have come back so far."""
+    look: Callable[[], Counter[str]]
+    """Pull, and count the letters of the plan that have come back so far, by target."""
     wait: float
     """Seconds without any sign of a consumer after which a step is not consumed."""
     max_share: float
@@ -105,12 +106,11 @@ class Watched:
     """One step that is being watched; `exact`: until each of its letters is known to be consumed."""
 
     def __init__(
-        self, watch: Watch, step: Run, before: Standing, known: int, name: str, exact: bool = False
+        self, watch: Watch, step: Run, before: Standing, known: Counter[str], name: str, exact: bool = False
     ) -> None:
         self._watch, self.step, self._before, self._known_before = watch, step, before, known
         self._name, self._exact = name, exact
         self._begun = self._asked = time.monotonic()
-        self._not_there = step.sent - step.outcomes.get("confirmed", 0)
         self.now, self.known = before, known
         self.evidence: Consumed = "unknown"
         self._patience = watch.wait
@@ -121,7 +121,16 @@ class Watched:
     @property
     def came_back(self) -> int:
         """Letters of the plan that died again since the step before."""
-        return self.known - self._known_before
+        return (self.known - self._known_before).total()
+
+    @property
+    def _gone(self) -> Mapping[Destination, int]:
+        """Letters of each place that died again, or that the broker has not confirmed. Of a target of two
+        brokers nobody knows from which those came back."""
+        back, step = self.known - self._known_before, self.step
+        brokers = Counter(target for _, target in step.places)
+        died = {place: back[str(place[1])] if brokers[place[1]] == 1 else 0 for place in step.places}
+        return {place: died[place] + given - step.confirmed[place] for place, given in step.places.items()}
 
     @property
     def is_harm(self) -> bool:
@@ -159,14 +168,13 @@ class Watched:
         self.known = self._watch.look()
         self._last_look = time.monotonic()
         self._look_pause = max(_LOOK_SECONDS, _LOOK_SHARE * (self._last_look - started))
-        if self.known > known:
+        if self.known.total() > known.total():
             self._last_sign = self._last_look
         self._weigh()
 
     def _weigh(self) -> None:
-        gone = self.came_back + self._not_there
         since = self._asked - self._begun if self._exact else None
-        self.evidence = how_far_consumed(self._before, self.now, self.step.places, gone, since)
+        self.evidence = how_far_consumed(self._before, self.now, self.step.places, self._gone, since)
         left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
         seen = in_words(self.now) or "it is not known who consumes"

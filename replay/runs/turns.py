@@ -110,10 +110,10 @@ class Turns:
         """Return the record ids of all that have not gone."""
         return [turn.record_id for line in self._lines.values() for turn in line.turns[line.at :]]
 
-    def note_dead(self, keys: Iterable[str]) -> int:
-        """Note that the letters of these replays are dead again; return how many of the plan are by now."""
+    def note_dead(self, keys: Iterable[str]) -> Counter[str]:
+        """Note that the letters of these replays are dead again; return target -> how many are by now."""
         self._dead.update(key for key in keys if key in self._line_of)
-        return len(self._dead)
+        return Counter(str(self._turn_of(key).target) for key in self._dead)
 
     def learn(self) -> None:
         """Ask the ledger how far each key is."""
@@ -161,9 +161,11 @@ class Turns:
         is_passed = front.record_id in self._released and state in _RELEASED
         return is_passed or state in ("confirmed", "dismissed")
 
+    def _turn_of(self, key: str) -> Letter:
+        return next(turn for turn in self._line_of[key].turns if turn.key == key)
+
     def _stop_at_dead(self, key: str) -> None:
-        line = self._line_of[key]
-        turn = next(turn for turn in line.turns if turn.key == key)
+        line, turn = self._line_of[key], self._turn_of(key)
         if turn.record_id not in self._released:
             self._stops.setdefault(id(line), (line, turn, DIED_AGAIN))
 
@@ -211,12 +213,12 @@ def send_in_turns(
     turns: Turns,
     watch: Watch,
     start: Run,
-    known: int,
+    known: Counter[str],
     places: Collection[Destination],
     size: int | None = None,
 ) -> Ramp:
     """Send in waves, one letter of each key at most, until no letter may go, a broker fails, or `watch` says
-    stop. `known` letters of the plan are dead again. The consumers of `places` are watched; for others the
+    stop. `known` are dead again, by target. The consumers of `places` are watched; for others the
     broker's confirm is enough. Waves grow from `size`, where it is given."""
     done = Ramp(start)
     if places and turns.waits_for_evidence:
@@ -238,8 +240,8 @@ def send_in_turns(
     return done
 
 
-def _watch(watch: Watch, done: Ramp, wave: Run, before: Standing, known: int) -> int:
-    """Watch until all of a wave are consumed, or nothing shows it; return how many died again."""
+def _watch(watch: Watch, done: Ramp, wave: Run, before: Standing, known: Counter[str]) -> Counter[str]:
+    """Watch until all of a wave are consumed, or nothing shows it; return target -> how many died again."""
     run = done.run
     name = f"wave {len(done.steps) + 1}: {run.sent + run.skipped:,} of {run.total:,} sent"
     watched = Watched(watch, wave, before, known, name, exact=True)

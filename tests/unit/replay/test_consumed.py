@@ -1,5 +1,7 @@
 """What shows that the letters of a step are consumed, as a table of what a broker tells before and after."""
 
+from collections.abc import Mapping
+
 from support.rows import each_row
 
 from dlq.connectors.base import Consumption, Target
@@ -8,6 +10,7 @@ from dlq.replay.runs.consumed import Consumed, how_far_consumed, in_words
 
 ORDERS: Destination = ("shop", Target("queue", "orders"))
 BILLS: Destination = ("shop", Target("queue", "bills"))
+NONE: Mapping[Destination, int] = {ORDERS: 0, BILLS: 0}
 LATE = 5.0
 """How old the broker's numbers may be."""
 
@@ -51,22 +54,22 @@ TEN: dict[str, tuple[Consumption, Consumption, int, float | None, Consumed]] = {
 def test_ten_letters_are(
     before: Consumption, now: Consumption, came_back: int, since: float | None, expected: Consumed
 ) -> None:
-    found = how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back, since)
+    found = how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, {ORDERS: came_back}, since)
     assert found == expected
 
 
 def test_the_place_of_which_least_is_known_decides() -> None:
     fine, hung = [told(0, 10)], [told(10, 0)]
     now = {ORDERS: fine, BILLS: hung}
-    assert how_far_consumed({}, now, {ORDERS: 5, BILLS: 5}, 0) == "waiting"
-    assert how_far_consumed({}, now, {ORDERS: 5}, 0) == "consumed"
-    assert how_far_consumed({}, {ORDERS: fine}, {ORDERS: 5, BILLS: 5}, 0) == "unknown"
+    assert how_far_consumed({}, now, {ORDERS: 5, BILLS: 5}, NONE) == "waiting"
+    assert how_far_consumed({}, now, {ORDERS: 5}, NONE) == "consumed"
+    assert how_far_consumed({}, {ORDERS: fine}, {ORDERS: 5, BILLS: 5}, NONE) == "unknown"
 
 
 def test_a_receiver_without_consumers_counts_only_where_all_have_none() -> None:
     audit = Consumption("audit", 500, 0, 0)
-    assert how_far_consumed({}, {ORDERS: [told(0, 10), audit]}, {ORDERS: 10}, 0) == "consumed"
-    assert how_far_consumed({}, {ORDERS: [told(10, 0, 0), audit]}, {ORDERS: 10}, 0) == "waiting"
+    assert how_far_consumed({}, {ORDERS: [told(0, 10), audit]}, {ORDERS: 10}, NONE) == "consumed"
+    assert how_far_consumed({}, {ORDERS: [told(10, 0, 0), audit]}, {ORDERS: 10}, NONE) == "waiting"
 
 
 def test_words_name_the_queue_and_its_consumers() -> None:

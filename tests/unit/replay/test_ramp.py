@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Consumer:
         dead = sum(map(self.fails, range(taken)))
         return {place: [Consumption("orders", arrived - taken, 1, taken - dead)] for place in places}
 
-    def look(self, plan: str) -> int:
+    def look(self, plan: str) -> Counter[str]:
         arrived = self.replay.queue.arrived()
         dead = [
             letter(10_000 + n, headers={REPLAY_ID: arrived[n], REPLAY_LAP: "1"}, captured_at=now())
@@ -64,9 +65,10 @@ def climb(
     fails: Callable[[int], bool] = lambda _number: False,
     wait: float = 0.0,
     told: list[str] | None = None,
+    kind: type[Consumer] = Consumer,
     **consumer: Any,
 ) -> Ramp:
-    who = Consumer(replay, fails, **consumer)
+    who = kind(replay, fails, **consumer)
     stop, letters = Stop(replay.store, plan), [*planfile.letters(replay.store, plan)]
     tell = [].append if told is None else told.append
     watch = Watch(who.standing, lambda: who.look(plan), wait, MAX_SHARE, stop, tell)
@@ -99,7 +101,7 @@ def test_a_consumer_that_fails_a_third_is_found_within_the_first_steps(replay: R
 def test_a_later_ramp_of_the_same_plan_goes_on_where_it_was_stopped(replay: Replaying) -> None:
     plan = replay.planned(100)
     climb(replay, plan, lambda _n: True)
-    assert came_back.count(replay.store, replay.config, "another plan") == 0
+    assert came_back.count(replay.store, replay.config, "another plan").total() == 0
     done = climb(replay, plan)
     assert (done.run.sent, done.run.skipped, done.harm) == (99, 1, 0)
     assert sorted(replay.queue.arrived()) == sorted(replay.keys(plan))
@@ -145,6 +147,30 @@ def test_stop_ends_the_wait(replay: Replaying) -> None:
     assert done.run.stopped
     assert done.run.sent < 200
     assert replay.states(plan)["confirmed"] == done.run.sent
+
+
+class OneOfTwo(Consumer):
+    """Of two consumers one leaves the last letter of its queue `bills` there."""
+
+    def standing(self, places: Collection[Destination]) -> Standing:
+        arrived = self.replay.queue.arrived()
+        [plan] = planfile.ids(self.replay.store)
+        going = {one.key: one.target.name for one in planfile.letters(self.replay.store, plan)}
+        at = Counter(map(going.__getitem__, arrived))
+        dead = sum(map(self.fails, range(len(arrived))))
+        done = {"orders": at["orders"] - dead, "bills": max(0, at["bills"] - 1)}
+        left = {"orders": 0, "bills": min(1, at["bills"])}
+        return {place: [Consumption(n := place[1].name, left[n], 1, done[n])] for place in places}
+
+
+def test_a_letter_that_came_back_is_missing_where_it_went_alone(replay: Replaying) -> None:
+    fill(replay.store, 6, None)
+    fill(replay.store, 5, None, start=6, origin="bills")
+    done = climb(replay, replay.plan(any_advice=True), lambda n: n == 3, kind=OneOfTwo)
+    assert [(step.sent, step.came_back, step.evidence) for step in done.steps] == [
+        (1, 0, "consumed"), (10, 1, "waiting"),
+    ]  # fmt: skip
+    assert (done.harm, done.stopped_by) == (1, "no_evidence")
 
 
 @pytest.mark.parametrize(("takes", "sent"), [(0, [1]), (6, [1, 10])])
