@@ -17,6 +17,7 @@ from dlq.replay.states import STATES
 
 _MOST_ROWS = 20
 _FOR_EYES = ("plan", "age", "letters", "progress", "targets", "where")
+_SHOWN = (*STATES, "dismissed")
 _LONG = 120
 _MOST_NAMED = 5
 _IN_ORDER = {
@@ -213,6 +214,6 @@ def _for_eyes(plan: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         **plan,
         "age": "" if made is None else human_seconds(max(0, now() - made) / 1_000_000),
-        "progress": ", ".join(f"{plan[state]:,} {state}" for state in STATES if plan[state]),
+        "progress": ", ".join(f"{plan[state]:,} {state}" for state in _SHOWN if plan.get(state)),
         "where": None if where is None else shorten(" ".join(where.split()), _LONG),
     }

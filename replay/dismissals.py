@@ -12,7 +12,7 @@ from dlq.core.clock import Clock, now
 from dlq.replay.actor import actor
 from dlq.replay.ledger.contract import Ledger
 
-_PLAN = "dismissed"
+PLAN = "dismissed"
 """Stands where a replay has its plan."""
 _PREFIX = "dismissed:"
 _CHUNK = 5_000
@@ -28,7 +28,7 @@ def dismiss(
     who, moment = _BRACKETS.sub(" ", who or actor()), clock()
     about = ("dismissed", who, 0, moment, moment, f"{reason} ({who})")
     return sum(
-        ledger.adopt([(_PREFIX + one, _PLAN, 0, one, "", 0, *about) for one in some])
+        ledger.adopt([(_PREFIX + one, PLAN, 0, one, "", 0, *about) for one in some])
         for some in _chunks(record_ids)
     )
 

@@ -36,4 +36,5 @@ SENT: tuple[State, ...] = ("confirmed", "sending", "in_doubt", "held")
 MAY_SEND: tuple[State, ...] = ("planned",)
 """Known to the ledger, and yet any plan may send it."""
 MAY_SEND_AGAIN: tuple[State, ...] = ("returned", "refused")
-"""The broker did not take it: another plan may try again, the same plan does not."""
+"""The broker did not take it: a plan that was made since may try again, no other does. Who made that knew of
+it, and what its target refused may be a dead letter of its own now."""

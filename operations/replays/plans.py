@@ -76,8 +76,8 @@ def list_plans(workspace: Workspace) -> Plans:
         if book is not None:
             book.expire()
         headers = sorted(_headers(workspace, damaged), key=lambda header: header.created_at)
-        own = book.counts_of_all() if book else {}
-        rows = [_row(workspace, book, one, own.get(one.plan, {})) for one in headers if one.letters]
+        every = book.counts_of_all() if book else {}
+        rows = [_row(workspace, book, one, every) for one in headers if one.letters]
         return Plans(rows, damaged)
 
 
@@ -103,8 +103,8 @@ def _headers(workspace: Workspace, damaged: list[DlqError]) -> Iterator[Header]:
             damaged.append(error)
 
 
-def _row(workspace: Workspace, book: Ledger | None, header: Header, own: Mapping[State, int]) -> Document:
-    states = status.counts(workspace.store, book, header, own)
+def _row(workspace: Workspace, book: Ledger | None, header: Header, every: status.Every) -> Document:
+    states = status.counts(workspace.store, book, header, every)
     return {
         "plan": header.plan,
         "created_at": header.created_at,
@@ -264,7 +264,7 @@ def read_replay_status(workspace: Workspace, prefix: str, classify: bool = True)
 
     header = planfile.load(workspace.store, planfile.find(workspace.store, prefix))
     states = count_states(workspace, header)
-    sent = header.letters - states["planned"] - states["sending"]
+    sent = header.letters - states["planned"] - states["sending"] - states.get("dismissed", 0)
     return {
         "plan": header.plan,
         "states": states,

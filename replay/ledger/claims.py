@@ -40,9 +40,9 @@ class _Asked(NamedTuple):
 class Claims:
     """The claims of one apply on one broker."""
 
-    def __init__(self, plan: str, ledger: Ledger, lease: float, mark: Mark) -> None:
-        """`lease` in seconds, as the ledger's."""
-        self._plan, self._ledger, self._mark = plan, ledger, mark
+    def __init__(self, plan: str, ledger: Ledger, lease: float, mark: Mark, made: int) -> None:
+        """`lease` in seconds, as the ledger's; `made`: see `Ledger.claim`."""
+        self._plan, self._ledger, self._mark, self._made = plan, ledger, mark, made
         self._lease = lease
         self._since = -lease
         """Since when the oldest lease of what is held runs, by `uptime`; the ledger counts it from later."""
@@ -71,7 +71,7 @@ class Claims:
         """Return the keys that are ours; of what was dismissed since the plan was made, none."""
         closed = dismissals.find_dismissed(self._ledger, [letter.record_id for letter in letters])
         open_ = [letter for letter in letters if letter.record_id not in closed]
-        return self._ledger.claim(self._plan, open_, results)
+        return self._ledger.claim(self._plan, open_, results, self._made)
 
     def take_claimed(self) -> tuple[int, list[Letter]] | None:
         """Return how many were asked for, and those of them that are ours, in their order; the others are

@@ -8,6 +8,7 @@ import re
 import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlq.archive.storage.processes import is_running
@@ -58,8 +59,11 @@ class Ledger(Protocol):
     owner: str
     """Who claims by it (`new_owner`)."""
 
-    def claim(self, plan: str, letters: "Sequence[Letter]", results: Sequence[Result] = ()) -> set[str]:
-        """Write `results`, then mark as `sending` what nobody has sent; both or neither.
+    def claim(
+        self, plan: str, letters: "Sequence[Letter]", results: Sequence[Result] = (), made: int = maxsize
+    ) -> set[str]:
+        """Write `results`, then mark as `sending` what nobody has sent; both or neither. What a broker did
+        not take before the plan was `made` (microseconds since the epoch) nobody has sent, either.
 
         Returns the keys that are ours to send. They are durable when this returns, and ours for
         `lease` seconds.
@@ -78,8 +82,9 @@ class Ledger(Protocol):
         """Make claims whose owner is dead or whose lease has ended `in_doubt`; return how many."""
         ...
 
-    def states(self, keys: Sequence[str]) -> Mapping[str, State]:
-        """Return the state of each of these keys that the ledger knows."""
+    def states(self, keys: Sequence[str], plan: str = "", made: int = 0) -> Mapping[str, State]:
+        """Return the state of each of these keys that the ledger knows; for a plan, `made` then, `planned`
+        where it may try again what a broker did not take."""
         ...
 
     def counts(self, plan: str) -> Mapping[State, int]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
+from sys import maxsize
 from typing import Any, TypeVar
 
 from dlq.archive.schema import REPLAYS
@@ -30,6 +31,7 @@ def _one_of(states: Sequence[State]) -> str:
     return f"state IN ({', '.join(map(repr, states))})"
 
 
+_KNOWN = ("key", "state", "plan", "updated_at")
 _OF_KEYS = '"key" IN ({})'
 """The keys come last of what a statement is given."""
 _MOVE = "UPDATE replays SET state = ?, updated_at = ?, detail = ? WHERE"
@@ -39,7 +41,7 @@ _FORGET = f"DELETE FROM replays WHERE state = 'dismissed' AND {_OF_KEYS}"
 _RECLAIM = (
     "UPDATE replays SET state = 'sending', plan = ?, number = ?, record_id = ?, target = ?, owner = ?, "
     'lease_until = ?, sent_at = ?, updated_at = ?, detail = NULL WHERE "key" = ? '
-    f"AND ({_one_of(MAY_SEND)} OR ({_one_of(MAY_SEND_AGAIN)} AND plan <> ?))"
+    f"AND ({_one_of(MAY_SEND)} OR ({_one_of(MAY_SEND_AGAIN)} AND plan <> ? AND updated_at < ?))"
 )
 
 _CHUNK = 2_000
@@ -80,13 +82,15 @@ class SqlLedger:
             raise ValueError("a time that no calendar has")
         return moment
 
-    def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
+    def claim(
+        self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = (), made: int = maxsize
+    ) -> set[str]:
         """Claim in one transaction. In a file all letters are inserted as if none were known; only where one
         is, they are looked up first."""
         if self.database.is_file:  # whose answers don't get lost on the way
             with suppress(_SomeAreKnownError):
                 return self.database.run(lambda on: self._claim_new(on, plan, letters, results))
-        return self._claim_unknown(plan, letters, results)
+        return self._claim_unknown(plan, letters, results, made)
 
     def _claim_new(
         self, on: Transaction, plan: str, letters: Sequence[Letter], results: Sequence[Result]
@@ -97,22 +101,24 @@ class SqlLedger:
             raise _SomeAreKnownError
         return {letter.key for letter in letters}
 
-    def _claim_unknown(self, plan: str, letters: Sequence[Letter], results: Sequence[Result]) -> set[str]:
+    def _claim_unknown(
+        self, plan: str, letters: Sequence[Letter], results: Sequence[Result], made: int
+    ) -> set[str]:
         keys = [letter.key for letter in letters]
         mine_before: set[str] | None = None
 
         def work(on: Transaction) -> set[str]:
             nonlocal mine_before
             self._record_results(on, results)
-            rows = _select(on, ("key", "state", "plan", "owner"), f"replays WHERE {_OF_KEYS}", keys)
+            rows = _select(on, (*_KNOWN, "owner"), f"replays WHERE {_OF_KEYS}", keys)
             known = {key for key, *_ in rows}
-            mine = {key for key, state, _, owner in rows if state == "sending" and owner == self.owner}
+            mine = {key for key, state, *_, owner in rows if state == "sending" and owner == self.owner}
             mine_before = mine if mine_before is None else mine_before
             # Not empty only when this runs again: the server took the claim, but its answer was lost.
             ours = mine - mine_before
             ours |= self._insert_new(on, plan, [x for x in letters if x.key not in known])
-            open_again = {key for key, state, of, _ in rows if _may_send(state, of, plan)}
-            return ours | self._reclaim(on, plan, [x for x in letters if x.key in open_again])
+            open_again = {key for key, *known_as, _ in rows if _may_send(*known_as, plan, made)}
+            return ours | self._reclaim(on, plan, [x for x in letters if x.key in open_again], made)
 
         return self.database.run(work)
 
@@ -146,10 +152,11 @@ class SqlLedger:
 
         return self.database.run(work)
 
-    def states(self, keys: Sequence[str]) -> Mapping[str, State]:
+    def states(self, keys: Sequence[str], plan: str = "", made: int = 0) -> Mapping[str, State]:
         """Return the states of keys, asked in chunks, so that no statement has too many parameters."""
-        wanted = ("key", "state"), f"replays WHERE {_OF_KEYS}", keys
-        return dict(self.database.run(lambda on: _select(on, *wanted), reading=True))
+        wanted = _KNOWN, f"replays WHERE {_OF_KEYS}", keys
+        rows = self.database.run(lambda on: _select(on, *wanted), reading=True)
+        return {key: "planned" if _may_send(*known, plan, made) else known[0] for key, *known in rows}
 
     def counts(self, plan: str) -> Mapping[State, int]:
         """Let the database count; states without replays are absent."""
@@ -252,7 +259,7 @@ class SqlLedger:
         rows = [(x.key, plan, x.number, x.record_id, str(x.target), x.lap, *shared) for x in letters]
         return _insert(on, _INSERTED, rows)
 
-    def _reclaim(self, on: Transaction, plan: str, letters: Sequence[Letter]) -> set[str]:
+    def _reclaim(self, on: Transaction, plan: str, letters: Sequence[Letter], made: int) -> set[str]:
         """Reclaim letters: they are this plan's now, under its numbers, by which reconcile asks the broker
         for them."""
         if not letters:
@@ -260,7 +267,7 @@ class SqlLedger:
         moment = self._now(on)
         shared = self.owner, moment + self._lease, moment, moment
         for x in letters:  # one by one, see `_speak_simply`
-            on.change(_RECLAIM, (plan, x.number, x.record_id, str(x.target), *shared, x.key, plan))
+            on.change(_RECLAIM, (plan, x.number, x.record_id, str(x.target), *shared, x.key, plan, made))
         return self._ours(on, [letter.key for letter in letters])
 
     def _record_results(self, on: Transaction, results: Sequence[Result]) -> None:
@@ -309,8 +316,8 @@ def _state_and_detail(one: Result) -> tuple[State, str]:
     return one.state, one.detail or ""
 
 
-def _may_send(state: State, of: str, plan: str) -> bool:
-    return state in MAY_SEND or (state in MAY_SEND_AGAIN and of != plan)
+def _may_send(state: State, of: str, since: int, plan: str, made: int) -> bool:
+    return state in MAY_SEND or (state in MAY_SEND_AGAIN and of != plan and since < made)
 
 
 def _chunks(all_of_them: Sequence[_T]) -> Iterator[Sequence[_T]]:

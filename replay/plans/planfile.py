@@ -46,8 +46,8 @@ LONGEST_LINE = 2**20
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,63}")
 """A plan's: it stands in commands to be copied and in names of queues, and a ledger has room for 64."""
 _KEY = re.compile(r"[0-9a-f]{32}")
-_KEY_OF_LINE = re.compile(rb'"key": ?"([0-9a-f]{32})"')
-"""As `letters.replay_key` makes it; it goes along with the letter, and so does the record id."""
+_NAMES_OF_LINE = re.compile(rb'(?:"record_id": ?"([ !#-\[\]-~]*)", ?)?"key": ?"([0-9a-f]{32})"')
+"""A key is as `letters.replay_key` makes it; it goes along with the letter, and so does the record id."""
 _LONGEST_ID = 64
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder(object_pairs_hook=once_each).raw_decode
@@ -139,6 +139,11 @@ class Header:
     """What lets the next letter of a key go; None: letters go in any order."""
     unkeyed: int = 0
     """How many of a plan in order have no key, and go at any time."""
+
+    @property
+    def made_at(self) -> int:
+        """When it was made, in microseconds; long ago where that cannot be read."""
+        return from_iso(self.created_at) or 0
 
     def brokers_of(self, target: str) -> Collection[str]:
         """Return the brokers on which letters may go to this target."""
@@ -340,8 +345,8 @@ def list_makers(store: Store) -> Iterator[Event]:
         with suppress(DlqError):
             header = load(store, plan)
             if header.actor is not None:
-                at, why = from_iso(header.created_at) or 0, header.reason or ""
-                yield Event(plan, at, header.actor, plan, "plan", header.digest, why)
+                why = header.reason or ""
+                yield Event(plan, header.made_at, header.actor, plan, "plan", header.digest, why)
 
 
 def letters(store: Store, plan: str, sums: Sequence[bytes] | None = None) -> Iterator[Letter]:
@@ -374,16 +379,16 @@ def _letter(number: int, line: bytes) -> Letter:
     return Letter._make(fields)
 
 
-def keys(store: Store, plan: str) -> Iterator[str]:
-    """Yield the keys of its letters in its order, at a tenth of what `letters` costs. Raises ArchiveError for
-    a line without one."""
+def names(store: Store, plan: str) -> Iterator[tuple[str, str]]:
+    """Yield key and record id of its letters in its order, at a tenth of what `letters` costs; of an id that
+    is written with escapes nothing. Raises ArchiveError for a line without a key."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
         for number, line in enumerate(_lines_of(_pieces(file, plan))):
-            found = _KEY_OF_LINE.search(line)  # within a text JSON would have a backslash before the quote
+            found = _NAMES_OF_LINE.search(line)  # within a text JSON would have a backslash before the quote
             if found is None:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}")
-            yield found[1].decode()
+            yield found[2].decode(), (found[1] or b"").decode()
 
 
 def can_hold(letter: Letter) -> bool:

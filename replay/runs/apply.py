@@ -261,7 +261,8 @@ class _Shared(NamedTuple):
 
     def new_claims(self) -> Claims:
         """Return claims in which nothing is held yet."""
-        return Claims(self.plan.header.plan, self.ledger, self.lease, self.mark)
+        header = self.plan.header
+        return Claims(header.plan, self.ledger, self.lease, self.mark, header.made_at)
 
 
 class _Sender:

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from dlq.archive.schema import REPLAYS
 from dlq.archive.storage.store import Store
-from dlq.core.clock import from_iso
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.plans import planfile
 from dlq.replay.plans.letters import Letter
@@ -53,7 +52,7 @@ def _going_of(store: Store, plan: str) -> Iterator[Sequence[tuple[str, ...]]]:
 def list_since(ledger: Ledger, header: Header, going: pa.Table | None = None) -> pa.Table:
     """Return what other plans have sent since this was made, or may have, and what is `going` (`list_going`);
     nothing for one that was made to send it again."""
-    since = max(0, (from_iso(header.created_at) or 0) - _CLOCKS_DIFFER)
+    since = max(0, header.made_at - _CLOCKS_DIFFER)
     sent = _as_table(() if header.again else ledger.sent_since(since, header.plan))
     return sent if going is None else pa.concat_tables([going, sent])
 

@@ -117,14 +117,13 @@ class Turns:
 
     def learn(self) -> None:
         """Ask the ledger how far each key is."""
-        refused = {entry.key for state in MAY_SEND_AGAIN for entry in self._book.entries(self.plan, state)}
         others = list_since(self._book, self._header, self._going)
         self._stops, ready = {}, []
         asked = [line for line in self._lines.values() if line.front]
         while asked:
             fronts = [(line, front) for line in asked if (front := line.front)]
             asked = []
-            states = self._states_of([front for _, front in fronts], refused, others)
+            states = self._states_of([front for _, front in fronts], others)
             for (line, front), state in zip(fronts, states, strict=True):
                 if self._has_gone(front, state):
                     line.at += 1
@@ -137,18 +136,13 @@ class Turns:
             self._stop_at_dead(key)
         self._next = {front.number: front for line, front in ready if id(line) not in self._stops}
 
-    def _states_of(
-        self, fronts: Sequence[Letter], refused: Collection[str], others: pa.Table
-    ) -> Iterator[str]:
-        """Yield what became of each, by the keys that the broker `refused` of this plan, and by what `others`
-        have sent since."""
-        states = self._book.states([one.key for one in fronts])
+    def _states_of(self, fronts: Sequence[Letter], others: pa.Table) -> Iterator[str]:
+        """Yield what became of each, also by what `others` have sent since."""
+        states = self._book.states([one.key for one in fronts], self.plan, self._header.made_at)
         closed = find_dismissed(self._book, [one.record_id for one in fronts])
         gone = find_gone(others, fronts)
         for one in fronts:
             state: str = states.get(one.key, "planned")
-            if state in MAY_SEND_AGAIN and one.key not in refused:
-                state = "planned"  # of another plan, which says nothing of this one
             if one.record_id in closed and state in (*MAY_SEND, *MAY_SEND_AGAIN):
                 state = "dismissed"
             elif state in MAY_SEND and one.number in gone:

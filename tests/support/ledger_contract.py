@@ -91,6 +91,20 @@ class LedgerContract:
             key, may = bring(ledger, state, number), state in ("planned", "returned", "refused")
             assert other.claim("other plan", letters(number)) == ({key} if may else set()), state
 
+    def test_a_plan_that_was_made_before_a_broker_did_not_take_it_tries_nothing_again(
+        self, ledger: Ledger, other: Ledger, clock: MovingClock
+    ) -> None:
+        for number, state in enumerate(STATES):
+            key, before, later = bring(ledger, state, number), clock.moment, clock.moment + 1
+            may = {"planned": {before, later}, "returned": {later}, "refused": {later}}.get(state, set())
+            for made in (before, later):
+                told = "planned" if made in may else state
+                assert ledger.states([key], "other plan", made) == {key: told}, (state, made)
+                assert ledger.states([key], "plan", made) == {key: state}
+            for made in (before, later):
+                mine = {key} if made == min(may, default=0) else set()
+                assert other.claim("other plan", letters(number), (), made) == mine, (state, made)
+
     def test_a_sender_and_reconcile_change_states_by_their_tables_only(self, ledger: Ledger) -> None:
         for number, (before, after) in enumerate(itertools.product(STATES, BY_OWNER)):
             key = bring(ledger, before, number)

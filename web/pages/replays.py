@@ -75,8 +75,9 @@ def follow(ask: PageRequest) -> Response:
 
     def read() -> dict[str, Any]:
         own = _count_own(workspace, header)
-        states = {state: count + elsewhere[state] for state, count in own.items()}
-        sent.append((time.monotonic(), header.letters - states["planned"] - states["sending"]))
+        states = {state: own.get(state, 0) + count for state, count in elsewhere.items()}
+        left = states["planned"] + states["sending"] + states.get("dismissed", 0)
+        sent.append((time.monotonic(), header.letters - left))
         return {
             **_describe(ask, header.plan, states),
             "rate": min(_measure_rate(sent), header.rate or math.inf),
@@ -93,7 +94,7 @@ def _count_elsewhere(workspace: Workspace, header: Header) -> Mapping[str, int]:
     """Return what letters that other plans have sent add to each state: found by a look at each letter, so
     not with all the news."""
     own = _count_own(workspace, header)
-    return {state: count - own[state] for state, count in count_states(workspace, header).items()}
+    return {state: count - own.get(state, 0) for state, count in count_states(workspace, header).items()}
 
 
 def _measure_rate(sent: list[tuple[float, int]]) -> float:

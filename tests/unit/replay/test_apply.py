@@ -111,6 +111,56 @@ def test_what_the_broker_did_not_take_goes_with_a_new_plan_not_with_the_old_one(
     assert replay.states(plan) == {"confirmed": 10}
 
 
+def bring(replay: Replaying, plan: str, state: str) -> None:
+    """The one letter of a plan into a state, as commands do; resolved: it was in doubt, and was not sent."""
+    [one] = planfile.letters(replay.store, plan)
+    if state == "sending":
+        planfile.keep_bounds(replay.store, plan, one.broker, {str(one.target): 0})
+        replay.ledger.claim(plan, [one])
+    elif state == "dismissed":
+        dismissals.dismiss(replay.ledger, [one.record_id], "stale")
+    elif state != "planned":
+        doubtful = {"resolved": "not_sent", "held": "hold"}
+        outcome = "in_doubt" if state in doubtful else state
+        replay.queue.fate = lambda _number: outcome  # type: ignore[return-value]
+        replay.apply(plan)
+        if state in doubtful:
+            replay.reconcile(plan, **{doubtful[state]: (one.record_id,)})
+        replay.queue.fate = confirm
+
+
+MADE: dict[str, tuple[str, dict[str, object]]] = {
+    "before": ("before", {"any_advice": True}),
+    "before, to another target": ("before", {"any_advice": True, "to": "queue:second"}),
+    "since": ("since", {}),
+    "since, and insists": ("since", {"any_advice": True}),
+}
+NEVER = (0, 0, 0, 0)
+OF_TWO: dict[str, tuple[int, ...]] = {
+    "planned": (1, 1, 1, 1), "resolved": (1, 1, 1, 1), "sending": NEVER, "confirmed": NEVER,
+    "returned": (0, 1, 0, 1), "refused": (0, 1, 0, 1), "in_doubt": NEVER, "held": NEVER, "dismissed": NEVER,
+}  # fmt: skip
+"""What became of a letter by one plan -> how many of it another sends that was made, in the order of MADE."""
+
+
+@pytest.mark.parametrize("state", OF_TWO)
+@pytest.mark.parametrize("made", MADE)
+def test_of_two_plans_of_one_letter_the_second_sends_what_nobody_has_sent(
+    replay: Replaying, made: str, state: str
+) -> None:
+    when, wanted = MADE[made]
+    first = replay.planned(1)
+    second = replay.plan(**wanted) if when == "before" else ""
+    bring(replay, first, state)
+    second = second or replay.plan(**wanted)
+    sent = OF_TWO[state][[*MADE].index(made)]
+    assert replay.apply(second).sent == sent
+    assert [replay.apply(one).sent for one in (first, second, first)] == [0, 0, 0]
+    told = "planned" if state == "resolved" else state
+    if made == "before":
+        assert replay.states(second) == {"confirmed" if sent else told: 1}
+
+
 def test_what_was_replayed_is_known_when_its_broker_gets_another_name(replay: Replaying) -> None:
     shop = replay.config.brokers["shop"]
     for number, key in enumerate(("message_id", "header:order")):
@@ -285,8 +335,12 @@ def test_what_is_dismissed_after_planning_is_not_sent(replay: Replaying) -> None
     plan = replay.planned(5)
     [_, _, one, *_] = planfile.letters(replay.store, plan)
     dismissals.dismiss(replay.ledger, [one.record_id], "stale")
+    assert replay.states(plan) == {"planned": 4, "dismissed": 1}
     assert (replay.apply(plan).sent, len(replay.queue.arrived())) == (4, 4)
+    assert replay.states(plan) == {"confirmed": 4, "dismissed": 1}
+    assert replay.queue.forgotten == [(plan, False)], "nothing of it is open"
     dismissals.undo(replay.ledger, [one.record_id])
+    assert replay.states(plan) == {"confirmed": 4, "planned": 1}
     assert replay.apply(plan).sent == 1
 
 

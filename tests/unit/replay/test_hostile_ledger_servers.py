@@ -48,6 +48,7 @@ from dlq.replay.states import MAY_SEND_AGAIN
 STEERING = b"\x1b[2J" + b"x" * 2**20
 KNOWN, COUNTED, CLOCK, PAGED = r"key.*IN \(", "count", "clock_timestamp", "replays.*ORDER BY"
 TEXTS = [TEXT] * 4
+REPLAY = [TEXT, TEXT, TEXT, NUMBER]
 ENTRY = [TEXT, TEXT, NUMBER, *TEXTS, NUMBER, TEXT]
 ALL = [TEXT, TEXT, NUMBER, TEXT, TEXT, NUMBER, TEXT, TEXT, NUMBER, NUMBER, NUMBER, TEXT]
 SENT = [b"k", b"p", b"1", b"r", b"t", b"0", b"confirmed", b"o", b"1", b"1", b"1", None]
@@ -79,8 +80,8 @@ CHANGES: Mapping[str, Use] = {
 
 
 def settled(*cells: bytes) -> bytes:
-    """What is known of a key: its state, plan and owner."""
-    return rows(TEXTS[: len(cells)], cells)
+    """What is known of a key: its state and plan, and since when."""
+    return rows(REPLAY[: len(cells)], cells)
 
 
 def clock(kind: int, cell: bytes | None) -> bytes:
@@ -94,11 +95,11 @@ MANY = packet(1, b"\0\xfe" + b"\xff" * 8 + b"\0\x02\0\0\0")
 """2^64 - 1 rows."""
 Odd = tuple[str, str, Says, Use, str]
 LEDGERS: list[Odd] = [
-    ("postgresql", KNOWN, rows([LIST, *TEXTS[1:]], [b"{a}", b"sending", b"p", b"o"]), states, ODD),
-    ("postgresql", KNOWN, settled(b"k", b"\x1b[2J", b"p", b"o"), states, ODD),
+    ("postgresql", KNOWN, rows([LIST, *REPLAY[1:]], [b"{a}", b"sending", b"p", b"1"]), states, ODD),
+    ("postgresql", KNOWN, settled(b"k", b"\x1b[2J", b"p", b"1"), states, ODD),
     ("postgresql", KNOWN, settled(b"k"), states, ODD),
-    ("postgresql", KNOWN, settled(b"\xff", b"sending", b"p", b"o"), states, ODD),
-    ("postgresql", KNOWN, settled(b"k" * 2**24, b"sending", b"p", b"o"), states, ODD),
+    ("postgresql", KNOWN, settled(b"\xff", b"sending", b"p", b"1"), states, ODD),
+    ("postgresql", KNOWN, settled(b"k" * 2**24, b"sending", b"p", b"1"), states, ODD),
     ("postgresql", COUNTED, endless(CUT_OFF, bytes(2**20), b""), counts, "failed"),
     ("postgresql", COUNTED, rows([TEXT, TEXT], [b"sending", b"many"]), counts, ODD),
     ("postgresql", COUNTED, rows([TEXT, NUMBER], [b"sending", b"-1"]), counts, ODD),
@@ -259,7 +260,7 @@ def test_counts_beyond_a_plan_s_letters_are_said_in_a_line_and_a_letter_may_chan
         with pytest.raises(ArchiveError, match="more replays of plan"):
             status.counts(replay.store, replay.ledger, header)
     monkeypatch.setattr(replay.ledger, "counts", lambda _plan: {"refused": 1, "confirmed": 1})
-    monkeypatch.setattr(replay.ledger, "states", lambda keys: dict.fromkeys(keys, "confirmed"))
+    monkeypatch.setattr(replay.ledger, "states", lambda keys, *_: dict.fromkeys(keys, "confirmed"))
     assert status.counts(replay.store, replay.ledger, header)["planned"] == 0
 
 

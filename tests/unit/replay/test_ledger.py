@@ -204,9 +204,8 @@ class Host:
         self.clock = MovingClock()
         self.ledger = SqlLedger(File(folder / "ledger.db"), LEASE, self.clock)
         self.ledger.owner = "north/1/x"
-        self.claims = Claims(
-            "plan", self.ledger, LEASE, Mark(LocalStore(str(folder)), "plan", "north/1/x", 9)
-        )
+        mark = Mark(LocalStore(str(folder)), "plan", "north/1/x", 9)
+        self.claims = Claims("plan", self.ledger, LEASE, mark, made=0)
 
     def uptime(self) -> float:
         return self.clock.moment / 1_000_000
