@@ -49,7 +49,7 @@ def check_replay(workspace: Workspace, prefix: str) -> Checked:
             checked.append(_check(workspace, consumer, mine))
     asked = {one["consumer"] for one in checked}
     unasked = sum(asked.isdisjoint(known.name for known in owners.find(one.source)) for one in sent)
-    is_done = not any(one["not_processed"] or one["unknown"] for one in checked)
+    is_done = not unasked and not any(one["not_processed"] or one["unknown"] for one in checked)
     document = {"plan": plan, "confirmed": len(sent), "consumers": checked, "unasked": unasked}
     return Checked(document, ExitCode.DONE if is_done else ExitCode.PARTLY)
 
