@@ -1,5 +1,6 @@
 """`dlq discover`: what looks like a dead-letter queue on the brokers, and sources for it."""
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,8 +78,14 @@ def _write(context: Context, found: "Discovered") -> None:
         text = user_files.text(path)
         tables = write_sources(context.settings, found.places)
         if tables:
+            tomllib.loads(whole := text.rstrip("\n") + "\n" + tables)  # it stays readable
             with replacing(str(path)) as file:
-                file.write((text.rstrip("\n") + "\n" + tables).encode())
+                file.write(whole.encode())
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{path} takes no more tables of sources ({error}), so nothing was added: give each source that "
+            "it has a table of its own, [sources.NAME]"
+        ) from error
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; check the file's rights") from error
     if found.errors:

@@ -62,6 +62,14 @@ def test_what_is_configured_is_not_added_again(dlq: Dlq, url: str) -> None:
     assert (code, "did you mean 'memory'" in err) == (2, True)
 
 
+def test_a_configuration_that_takes_no_more_tables_stays_as_it_is(dlq: Dlq, url: str) -> None:
+    text = f'sources = {{}}\n[brokers.m]\nkind = "memory"\nurl = "{url}"\n'
+    Path("dlq.toml").write_text(text)
+    code, _out, err = dlq("discover", "--write")
+    assert (code, "so nothing was added: give each source" in err) == (2, True)
+    assert Path("dlq.toml").read_text() == text
+
+
 @pytest.mark.parametrize(("words", "said"), [
     (["--url", "foo://x"], "foo:// is the scheme of no broker"),
     (["--url", "amqp://me:secret@x/"], "--url holds a password"),
