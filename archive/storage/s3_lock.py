@@ -82,7 +82,7 @@ class Lock:
             found = self._look()
             if found is None:
                 continue
-            if found.holder.token != self._token and not _has_ended(found):
+            if not self._is_ours(found) and not _has_ended(found):
                 break
             # Only one can replace just this version of the object.
             if self._put(IfMatch=found.etag):
@@ -100,7 +100,7 @@ class Lock:
             return True
         found = self._look()
         # Ours, and only the answer to an earlier renewal was lost.
-        return found is not None and found.holder.token == self._token and self._put(IfMatch=found.etag)
+        return found is not None and self._is_ours(found) and self._put(IfMatch=found.etag)
 
     def check(self) -> None:
         """Check the lease by both clocks, one stands still in sleep. Raises ArchiveError when it ended."""
@@ -120,7 +120,23 @@ class Lock:
         self._released.set()
         with suppress(ArchiveError, *FAULTS):  # then its lease ends it
             self.check()
+            if not self._delete(self._etag) and (found := self._look()) and self._is_ours(found):
+                self._delete(found.etag)  # a renewal was on its way
+
+    def _delete(self, etag: str) -> bool:
+        """Delete this version of the lock; False where another is there. A store that knows no condition of a
+        deletion is believed as long as the lease lasts."""
+        try:
+            self._files.call_s3("delete_object", Bucket=self._bucket, Key=self._key, IfMatch=etag)
+        except FAULTS as error:
+            if isinstance(error, OSError) and _code(error) in _REFUSED:
+                return False
+            self.check()
             self._files.rm_file(self._path)
+        return True
+
+    def _is_ours(self, found: _StoredLock) -> bool:
+        return found.holder.token == self._token
 
     def _put(self, **condition: str) -> bool:
         """Write the lock under this condition; False when the condition does not hold."""

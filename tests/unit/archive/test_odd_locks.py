@@ -29,6 +29,50 @@ class OneObject:
         return self.content[start:end]
 
 
+class Store:
+    """An object store with room for one object, and all conditions unless it is told otherwise."""
+
+    def __init__(self, knows: bool = True) -> None:
+        self.knows, self.versions, self.content = knows, 0, b""
+
+    def call_s3(self, operation: str, **asked: Any) -> dict[str, Any]:
+        etag = f"{self.versions}" if self.content else ""
+        if operation == "delete_object" and not self.knows:
+            raise OSError from ClientError({"Error": {"Code": "NotImplemented"}}, operation)
+        if asked.get("IfMatch", etag) != etag or ("IfNoneMatch" in asked and self.content):
+            raise OSError from ClientError({"Error": {"Code": "PreconditionFailed"}}, operation)
+        if operation == "head_object":
+            return OneObject(self.content).call_s3(operation) | {"ETag": etag}
+        self.versions, self.content = self.versions + 1, asked.get("Body", b"")
+        return {"ETag": f"{self.versions}"}
+
+    def cat_file(self, _path: str, start: int, end: int) -> bytes:
+        return self.content[start:end]
+
+    def rm_file(self, _path: str) -> None:
+        self.content = b""
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_who_lets_go_leaves_nothing_also_where_a_renewal_was_on_its_way(knows: bool) -> None:
+    store = Store(knows)
+    lock = Lock(store, "bucket/key", "work")
+    lock.take()
+    store.call_s3("put_object", Body=store.content)
+    lock.release()
+    assert store.content == b""
+
+
+def test_who_lets_go_late_leaves_the_lock_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken over between the last look at the lease and the deletion."""
+    store, others = Store(), b'{"token": "of another"}'
+    lock = Lock(store, "bucket/key", "work")
+    lock.take()
+    monkeypatch.setattr(lock, "check", lambda: store.call_s3("put_object", Body=others))
+    lock.release()
+    assert store.content == others
+
+
 @each_row("content", [
     b"", b"5", b"[]", b"null", b"{}", b"\xff", b"[" * 5000, b'{"pid": "x"}', b'{"token": [], "pid": 1e999}',
     b'{"lease": 1e308, "pid": -1, "host": 5}', b'{"pid": 99999999999999999999, "host": "h"}',
