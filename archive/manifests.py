@@ -21,6 +21,7 @@ from dlq.core.errors import ArchiveError
 
 BY_IMPORT: Literal["import"] = "import"
 """The `mode` of letters that came from a file: they lie in no queue, and their ids are what the file says."""
+_VOID = ".void"
 _SMALL = 2_000
 """Bytes of a manifest that names no settled letters."""
 _ATTEMPTS = 20
@@ -62,6 +63,12 @@ def new_pull_id() -> str:
 def name_of(stem: str) -> str:
     """Return the manifest's name in the archive."""
     return f"manifests/{stem}.json"
+
+
+def void(store: Store, stem: str) -> None:
+    """Let no manifest of this stem count: its segment is about to be removed, and on an object store one may
+    be on its way yet, of a pull that lost its lock, and so acknowledged nothing for it."""
+    store.put(f"manifests/{stem}{_VOID}", b"")
 
 
 def write(store: Store, manifest: Manifest) -> None:
@@ -137,7 +144,9 @@ def _read_all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str
     """Return every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
     known: dict[str, Manifest | None] = {}
     for _ in range(_ATTEMPTS):
-        names = [name for name in store.list("manifests/") if name.endswith(".json")]
+        listed = store.list("manifests/")
+        void = {f"{name.removesuffix(_VOID)}.json" for name in listed if name.endswith(_VOID)}
+        names = [name for name in listed if name.endswith(".json") and name not in void]
         new = store.get_many([name for name in names if name not in known])
         known |= {name: _read(name, data, damaged) for name, data in new.items()}
         if all(name in known for name in names):

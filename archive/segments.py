@@ -178,7 +178,7 @@ def list_uncommitted(store: Store, source: str) -> list[str]:
     Segments are listed first, so that one whose manifest comes meanwhile is not taken for one of them.
     """
     stored = store.list(f"segments/source={source}/")
-    committed = {PurePath(name).stem for name in store.list("manifests/")}
+    committed = {PurePath(name).stem for name in store.list("manifests/") if name.endswith(".json")}
     return [name for name in stored if PurePath(name).stem not in committed]
 
 
@@ -194,5 +194,7 @@ def remove_uncommitted(store: Store, source: str) -> int:
             "leaves, so none is removed: restore the folder manifests, or move these files away"
         )
     for name in orphans:
+        if store.filesystem is not None:
+            manifests.void(store, PurePath(name).stem)
         store.delete(name)
     return len(orphans)

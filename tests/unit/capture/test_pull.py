@@ -283,6 +283,22 @@ def test_a_segment_whose_manifest_the_store_does_not_list_is_not_what_a_crash_le
     assert len(shop.store.list("segments/")) == 1
 
 
+def test_a_manifest_that_comes_when_its_segment_was_removed_counts_nothing(shop: Shop) -> None:
+    """An object store may take what a pull wrote that has lost its lock by then."""
+    shop.store.filesystem = object()
+    shop.put("a")
+    shop.take("copy")
+    [name] = shop.store.list("manifests/")
+    late = shop.store.get(name)
+    shop.store.delete(name)
+    assert remove_uncommitted(shop.store, "orders") == 1
+    shop.store.put(name, late)
+    assert list(manifests.list_committed(shop.store)) == []
+    result = shop.take()
+    assert (result.error, result.captured, result.acknowledged) == (None, 1, 1)
+    assert remove_uncommitted(shop.store, "orders") == 0
+
+
 def test_no_segment_is_removed_where_more_manifests_are_missing_than_a_crash_leaves(shop: Shop) -> None:
     for body in range(4):
         shop.put(body)
