@@ -300,14 +300,14 @@ class Replaying:
 def child(replay: Replaying, plan: str, strike: Strike | None = None) -> preloaded.Running:
     """Another process that applies a plan, with a window of 40."""
     struck = () if strike is None else (strike.place, f"{strike.letters}", f"{int(strike.signal)}")
-    words = [replay.store.location, str(replay.queue.path), plan, *struck]
+    words = [replay.store.location, replay.config.ledger.url, str(replay.queue.path), plan, *struck]
     return preloaded.start(words, Path(replay.store.location), module="support.replaying")
 
 
 def main() -> int:
     """That process: applies, and prints how many were sent and skipped."""
-    archive, queue_file, plan, *place = sys.argv[1:]
-    config, store = settings(Path(archive), replay={"window": 40}), LocalStore(archive)
+    archive, url, queue_file, plan, *place = sys.argv[1:]
+    config, store = settings(Path(archive), replay={"window": 40}, ledger={"url": url}), LocalStore(archive)
     queue = QueueFile(Path(queue_file))
     queue.pause, queue.buffer = 0.001, 5
     if place:

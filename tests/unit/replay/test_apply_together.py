@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.replaying import PLACES, Replaying, Strike, child, fill
+from support.replaying import PLACES, QueueFile, Replaying, Strike, child, fill, settings
 from support.waiting import PATIENCE
 
+from dlq.archive.storage.store import LocalStore
+from dlq.replay.ledger import opened
 from dlq.replay.runs import marks
 
 WINDOW = 40
@@ -37,6 +39,26 @@ def test_two_applies_at_once_send_each_letter_once(replay: Replaying, plans: int
     results = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in running]
     assert all("Busy" in err if plans == 1 else False for _, err, code in results if code)
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(names[0]))
+
+
+def test_two_archives_with_one_ledger_send_each_letter_once(tmp_path: Path) -> None:
+    """They do not see each other's locks: the claims in the ledger are what keeps them apart."""
+    queue, url = QueueFile(tmp_path / "orders.queue"), f"sqlite:///{tmp_path}/ledger.db"
+    places = [tmp_path / name / "archive" for name in ("one", "two")]
+    stores = [LocalStore(str(place)) for place in places]
+    for store in stores:
+        fill(store, 200)
+    configs = [settings(place, replay={"window": WINDOW}, ledger={"url": url}) for place in places]
+    with opened(configs[0].ledger, stores[0]) as ledger:
+        both = [
+            Replaying(store, config, queue, ledger) for store, config in zip(stores, configs, strict=True)
+        ]
+        plans = [replay.plan() for replay in both]
+        running = [child(replay, plan) for replay, plan in zip(both, plans, strict=True)]
+        assert [process.communicate(timeout=PATIENCE)[1] for process in running] == ["", ""]
+        assert Counter(queue.arrived()) == Counter(both[0].keys(plans[0])) == Counter(both[1].keys(plans[1]))
+        for replay, plan in zip(both, plans, strict=True):
+            assert replay.states(plan) == {"confirmed": 200}
 
 
 def test_two_applies_at_once_to_two_targets_send_each_letter_to_one(replay: Replaying) -> None:
