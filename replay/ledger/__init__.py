@@ -36,8 +36,7 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
 
     Another ledger is refused while the archive has one of its own: what that one knows would be sent twice.
     """
-    location.check(settings, store)
-    ledger = _connect(settings, store)
+    ledger = _connect(settings, store, is_known=location.check(settings, store))
     try:
         location.note(settings, store)
     except BaseException:
@@ -46,7 +45,8 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     return ledger
 
 
-def _connect(settings: LedgerSettings, store: Store) -> Ledger:
+def _connect(settings: LedgerSettings, store: Store, is_known: bool) -> Ledger:
+    """`is_known`: see `make_tables`."""
     if not is_server(settings):
         path = file_of(settings, store)
         file.make(path, lambda template: _in_file(template, settings, set()).close())
@@ -55,7 +55,6 @@ def _connect(settings: LedgerSettings, store: Store) -> Ledger:
     from dlq.replay.ledger.server import Server, server_url
 
     lease = seconds(settings.lease)
-    is_known = location.is_on_server(store)
     return SqlLedger(Server(server_url(settings), lease, settings), lease, is_known=is_known)
 
 
@@ -106,7 +105,10 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
     if not is_server(settings) and file_of(settings, store) == path:
         raise UsageError(f"the ledger is {path} already; set [ledger] url to another place")
     total = new = 0
-    with closing(_open_file(path, settings, alone=True)) as old, closing(_connect(settings, store)) as server:
+    with (
+        closing(_open_file(path, settings, alone=True)) as old,
+        closing(_connect(settings, store, is_known=False)) as server,
+    ):
         old.expire()
         for rows in old.all_rows():
             if any("sending" in row for row in rows):
@@ -114,8 +116,7 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
             total += len(rows)
             new += server.adopt(rows)
         server.append(old.events())
-    location.retire(store, path)
-    location.note(settings, store)
+    location.retire(settings, store, path)
     return total, new
 
 
@@ -149,9 +150,9 @@ def _shown(
         location.check_none(store)
         yield None
         return
-    location.check(settings, store)
+    is_known = location.check(settings, store)
     if is_server(settings):
-        with closing(_connect(settings, store)) as ledger:
+        with closing(_connect(settings, store, is_known)) as ledger:
             yield ledger
         return
     path = file_of(settings, store)

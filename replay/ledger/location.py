@@ -99,10 +99,9 @@ def _note_of(document: Mapping[str, Any]) -> _Note:
     return noted
 
 
-def check(settings: Ledger, store: Store) -> None:
-    """Raise UsageError when `[ledger] url` is not the ledger that this archive has, or that is gone.
-
-    What the other one knows would be sent twice.
+def check(settings: Ledger, store: Store) -> bool:
+    """Raise UsageError when `[ledger] url` is not the ledger that this archive has, or that is gone: what the
+    other one knows would be sent twice. Return whether the archive has had its ledger on a server.
     """
     noted = _read_note(store)
     own = _own_file(store, noted)
@@ -117,11 +116,6 @@ def check(settings: Ledger, store: Store) -> None:
             f"the archive {store.location} has its own {own.name}, unknown to the one in [ledger] url; "
             "move it there once with `dlq ledger move`"
         )
-
-
-def is_on_server(store: Store) -> bool:
-    """Return whether the archive has had its ledger on a server."""
-    noted = _read_note(store)
     return noted is not None and bool(noted.server)
 
 
@@ -171,24 +165,32 @@ def check_stays(path: Path) -> None:
 
 def note(settings: Ledger, store: Store) -> None:
     """Write down which ledger this archive has, the first time that it is opened."""
-    now = _Note()
-    if is_server(settings):
-        now = _Note(server=settings.url.partition(":")[0])
-    elif (path := file_of(settings, store)) != _in_folder(store):
-        now = _Note(host=socket.gethostname(), path=str(path))
+    now = _note_for(settings, store)
     if _read_note(store) == now:
         return
     hosts_may_differ = bool(now.path) and store.filesystem is not None
     with store.lock("ledger") if hosts_may_differ else nullcontext():
         check(settings, store)
-        said = {name: value for name, value in now._asdict().items() if value}
-        store.put(_NOTE, json.dumps({"format": _NOTE_FORMAT, **said}).encode())
+        _write(store, now)
 
 
-def retire(store: Store, path: Path) -> None:
-    """Retire the file, which is no longer the ledger: it is kept under another name."""
+def _note_for(settings: Ledger, store: Store) -> _Note:
+    if is_server(settings):
+        return _Note(server=settings.url.partition(":")[0])
+    path = file_of(settings, store)
+    return _Note() if path == _in_folder(store) else _Note(host=socket.gethostname(), path=str(path))
+
+
+def _write(store: Store, now: _Note) -> None:
+    said = {name: value for name, value in now._asdict().items() if value}
+    store.put(_NOTE, json.dumps({"format": _NOTE_FORMAT, **said}).encode())
+
+
+def retire(settings: Ledger, store: Store, path: Path) -> None:
+    """Write down which ledger this archive has now, and keep the file, which is no longer it, under another
+    name. Whoever is killed in between finds it where it was, and moves it again."""
+    _write(store, _note_for(settings, store))
     folder = Folder(path.parent)
     for end in ("", "-wal", "-shm"):
         if folder.has(f"{path.name}{end}"):
             folder.rename(f"{path.name}{end}", f"{path.name}{end}{_MOVED}")
-    store.delete(_NOTE)
