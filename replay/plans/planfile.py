@@ -16,6 +16,7 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import islice
 from operator import itemgetter
+from sys import intern
 from typing import IO, Any
 
 from dlq.archive.schema import FORMAT_VERSION
@@ -369,7 +370,7 @@ def _letter(number: int, line: bytes) -> Letter:
     text = line.decode()
     if plain := _PLAIN_LINE.match(text):
         record_id, key, lap, broker, segment, row, target, content, business_key = plain.groups("")
-        to = _target_in(target)
+        to, broker, segment = _target_in(target), intern(broker), intern(segment)
         return Letter(number, record_id, key, int(lap), broker, segment, int(row), to, content, business_key)
     found, _ = _scan(text, 0)
     told = *_fields(found), _target(*found["target"])
