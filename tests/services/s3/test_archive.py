@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ def test_the_lock_of_a_dead_host_ends_with_its_lease(
         return False
 
     eventually(is_taken)
+
+
+def test_who_lets_go_late_leaves_the_lock_of_another(
+    s3_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = S3Store(s3_location)
+    with store.lock("work"):
+        taken_over = partial(
+            store.filesystem.pipe_file, store._path("locks/work"), b'{"token": "of another"}'
+        )
+        monkeypatch.setattr(store._locks[0], "check", taken_over)
+    assert store.get("locks/work") == b'{"token": "of another"}'
 
 
 def test_one_that_has_lost_its_lock_writes_no_more(s3_location: str, monkeypatch: pytest.MonkeyPatch) -> None:
