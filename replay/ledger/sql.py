@@ -117,7 +117,7 @@ class SqlLedger:
             # Not empty only when this runs again: the server took the claim, but its answer was lost.
             ours = mine - mine_before
             ours |= self._insert_new(on, plan, [x for x in letters if x.key not in known])
-            open_again = {key for key, *known_as, _ in rows if _may_send(*known_as, plan, made)}
+            open_again = {key for key, *was, _ in rows if _may_send(was, plan, made)}
             return ours | self._reclaim(on, plan, [x for x in letters if x.key in open_again], made)
 
         return self.database.run(work)
@@ -156,7 +156,7 @@ class SqlLedger:
         """Return the states of keys, asked in chunks, so that no statement has too many parameters."""
         wanted = _KNOWN, f"replays WHERE {_OF_KEYS}", keys
         rows = self.database.run(lambda on: _select(on, *wanted), reading=True)
-        return {key: "planned" if _may_send(*known, plan, made) else known[0] for key, *known in rows}
+        return {key: "planned" if _may_send(was, plan, made) else was[0] for key, *was in rows}
 
     def counts(self, plan: str) -> Mapping[State, int]:
         """Let the database count; states without replays are absent."""
@@ -316,7 +316,8 @@ def _state_and_detail(one: Result) -> tuple[State, str]:
     return one.state, one.detail or ""
 
 
-def _may_send(state: State, of: str, since: int, plan: str, made: int) -> bool:
+def _may_send(was: Sequence[Any], plan: str, made: int) -> bool:
+    state, of, since = was
     return state in MAY_SEND or (state in MAY_SEND_AGAIN and of != plan and since < made)
 
 
