@@ -105,7 +105,7 @@ SLOW = (
     "tests/unit/reports/test_incidents.py", "tests/unit/reports/test_metrics.py::test_why_a_collector",
     "tests/unit/reports/test_rendering.py",
     "tests/unit/reports/test_report.py", "tests/unit/reports/test_sample.py", "tests/unit/test_costs.py",
-    "tests/unit/test_scheduling.py", "tests/unit/web",
+    "tests/unit/test_killed_anywhere.py", "tests/unit/test_scheduling.py", "tests/unit/web",
 )  # fmt: skip
 """Beginnings of the names of the tests of `tests/unit` that `make check` leaves to `make test`."""
 
@@ -118,6 +118,7 @@ THOROUGH = tuple(
         ),
         "cli/test_selecting.py": "a_report_of_a_selection_holds",
         "test_alarms.py": "prometheus_takes",
+        "test_killed_anywhere.py": "a_move",
         "operations/test_in_order.py": ("a_new_plan a_newer growing_waves versions_are_no without_a_key"),
         "operations/test_looking.py": "the_audit what_a_run_left",
         "operations/test_what_goes_along.py": "an_import_changes facts_of_a_file",

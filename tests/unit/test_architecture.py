@@ -38,11 +38,11 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4070, "connectors": 32975, "archive": 4470, "capture": 1025, "replay": 7785, "analyzers": 9955,
-    "reports": 3695, "operations": 4835, "web": 4060, "cli": 4455, "connectors/activemq": 9210,
+    "core": 4070, "connectors": 32975, "archive": 4495, "capture": 1025, "replay": 7830, "analyzers": 9955,
+    "reports": 3695, "operations": 4835, "web": 4060, "cli": 4460, "connectors/activemq": 9210,
     "connectors/amqp10": 1645, "connectors/kafka": 4620, "connectors/rabbitmq": 8110,
     "connectors/rocketmq": 5040, "analyzers/groups": 2790, "analyzers/rules": 4105, "analyzers/spark": 1045,
-    "replay/ledger": 1810,
+    "replay/ledger": 1825,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
