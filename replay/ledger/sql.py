@@ -16,6 +16,7 @@ from dlq.archive.schema import REPLAYS
 from dlq.core.clock import Clock
 from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event
+from dlq.core.text import encodable
 from dlq.replay.ledger import snapshot
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
 from dlq.replay.ledger.database import Database, Transaction
@@ -313,7 +314,8 @@ def _count(changed: int, most: int) -> int:
 
 
 def _state_and_detail(one: Result) -> tuple[State, str]:
-    return one.state, one.detail or ""
+    """Return it in words that every database takes, whatever the broker has said."""
+    return one.state, encodable(one.detail or "").replace("\0", r"\0")
 
 
 def _may_send(was: Sequence[Any], plan: str, made: int) -> bool:

@@ -159,6 +159,12 @@ class LedgerContract:
         assert ledger.claim("plan", letters(2), [Result("key1", "returned", "NO_ROUTE")]) == {"key2"}
         assert ledger.states(["key1", "key2", "key3"]) == {"key1": "returned", "key2": "sending"}
 
+    def test_whatever_a_broker_says_can_be_noted(self, ledger: Ledger) -> None:
+        ledger.claim("plan", letters(1))
+        ledger.record_results([Result("key1", "refused", "no \0 \ud800 way")])
+        [entry] = ledger.entries("plan", "refused")
+        assert entry.detail == r"no \0 \ud800 way"
+
     def test_entries_come_in_the_order_of_the_plan(self, ledger: Ledger) -> None:
         ledger.claim("plan", letters(3, 1, 2))
         ledger.claim("other", letters(4))

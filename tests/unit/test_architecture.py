@@ -42,7 +42,7 @@ LINES = {
     "reports": 3695, "operations": 4835, "web": 4060, "cli": 4460, "connectors/activemq": 9210,
     "connectors/amqp10": 1645, "connectors/kafka": 4620, "connectors/rabbitmq": 8110,
     "connectors/rocketmq": 5040, "analyzers/groups": 2790, "analyzers/rules": 4105, "analyzers/spark": 1045,
-    "replay/ledger": 1825,
+    "replay/ledger": 1830,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
