@@ -5,6 +5,7 @@ may store yet. Then everything that is open is in doubt, and nothing more is sen
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -29,8 +30,13 @@ _REFUSED = frozenset({
 """Nothing of it was stored."""
 _OF_THE_BATCH = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP,
+    KafkaError._INVALID_DIFFERENT_RECORD,
 })  # fmt: skip
 """A broker says it of a whole batch, and means perhaps one record of it: each goes once more, alone."""
+_PAUSE = 2.0
+"""Seconds, or a fifth less, that the library waits before it sends a letter again. It does so by itself, and
+tells nobody that an earlier try may have been stored: surely not was what is refused sooner."""
+_EARLIER = "an earlier try may have been stored, and its answer lost"
 _GUARD_SECONDS = 0.1
 _SLOWLY = 0.1
 """Part of what is answered by which more goes at once, after a broker has made us wait."""
@@ -74,10 +80,17 @@ class KafkaPublisher(WindowedPublisher):
         self._ports, self._guarded = cluster.ports, 0.0
         limit = cluster.longest_request
         self._room, self._growth, self._bytes, self._quiet_until = float(_FIRST_ROOM), 1.0, 0, 0.0
+        patience = max(1.0, min(cluster.timeout, unsent_seconds))
+        pause = min(_PAUSE, patience / 4)
+        self._first_try = 0.8 * pause
+        """Seconds: what is answered sooner was tried once."""
         self._producer = cluster.producer({
             "enable.idempotence": True,
             "partitioner": "murmur2_random",  # that of Java's clients
-            "message.timeout.ms": max(1000, int(min(cluster.timeout, unsent_seconds) * 1000)),
+            "message.timeout.ms": int(patience * 1000),
+            "retry.backoff.ms": int(pause * 1000),
+            "retry.backoff.max.ms": int(pause * 1000),
+            "topic.metadata.refresh.fast.interval.ms": 100,  # as it is with the library's own pause
             "linger.ms": 5,
             "batch.size": _BATCH if limit is None else max(1, min(_BATCH, limit - _IN_A_REQUEST)),
             "throttle_cb": self._wait,
@@ -170,19 +183,23 @@ class KafkaPublisher(WindowedPublisher):
         )
         self._bytes += size
 
-    def _note_answer(self, number: int, size: int, error: KafkaError | None, _message: object) -> None:
+    def _note_answer(self, number: int, size: int, error: KafkaError | None, message: Any) -> None:
         self._bytes -= size
         if error is None:
             self._has_confirmed = True
             self._room += self._growth * size
             self.answers.append(Sent(number, "confirmed"))
             return
+        code, tried_once = error.code(), (message.latency() or math.inf) < self._first_try
         said = f"{error.name()}: {' '.join(str(error.str()).split())[:200]}{_remedy(error)}"
-        if error.code() in _OF_THE_BATCH:
+        if code in _OF_THE_BATCH and tried_once:
             self.answers.append(RefusedTogether(number, said))
-        elif error.code() in _REFUSED:
+        elif code in _REFUSED | _OF_THE_BATCH:
             # What the library itself says is not there any more it may have sent before, without an answer.
-            self.answers.append(Sent(number, "refused" if error.code() > 0 else "in_doubt", said))
+            is_firm = code > 0 and tried_once
+            self.answers.append(
+                Sent(number, "refused", said) if is_firm else Sent(number, "in_doubt", f"{said}; {_EARLIER}")
+            )
         else:
             self.answers.append(Sent(number, "in_doubt", said))
             made_wait = self._cluster.made_to_wait("send with --rate, or raise producer_byte_rate")

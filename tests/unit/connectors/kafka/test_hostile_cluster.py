@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 from support.brokers import hostile_kafka as broker
 from support.brokers.hostile_kafka import Answer, kafka, many, settings, text
 from support.rows import each_row
@@ -26,6 +26,7 @@ from dlq.connectors.kafka.plugin.connector import KafkaConnector
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
 from dlq.connectors.kafka.prove.wholeness import is_compacted_between
 from dlq.connectors.kafka.read.snapshot import look
+from dlq.connectors.sending import RefusedTogether
 from dlq.core.errors import AccessDenied, BrokerError
 
 ODD = ("", "much", "1e9", "9" * 5000, "١٢", "0x10", "-", " 1", "1_000")
@@ -129,19 +130,32 @@ def test_ends_that_cannot_be_true_are_no_letters_that_are_lost(lie: str) -> None
         look(connected(server).cluster, "t")
 
 
-@each_row(("code", "outcome"), [
-    (KafkaError.TOPIC_AUTHORIZATION_FAILED, "refused"),
-    (KafkaError._MSG_TIMED_OUT, "in_doubt"),
+@each_row(("code", "seconds", "outcome"), [
+    (KafkaError.TOPIC_AUTHORIZATION_FAILED, 0.1, "refused"),
+    # The library sends again by itself where an answer was lost: what is refused then may have been stored.
+    (KafkaError.TOPIC_AUTHORIZATION_FAILED, 0.3, "in_doubt"),
+    (KafkaError.MSG_SIZE_TOO_LARGE, 0.3, "in_doubt"),
+    (KafkaError._INVALID_DIFFERENT_RECORD, 0.3, "in_doubt"),
+    (KafkaError._MSG_TIMED_OUT, 0.9, "in_doubt"),
     # After half a minute without the topic: an earlier request may have been stored, and its answer lost.
-    (KafkaError._UNKNOWN_PARTITION, "in_doubt"),
-    (KafkaError._UNKNOWN_TOPIC, "in_doubt"),
+    (KafkaError._UNKNOWN_PARTITION, 0.1, "in_doubt"),
+    (KafkaError._UNKNOWN_TOPIC, 0.1, "in_doubt"),
 ])  # fmt: skip
-def test_what_the_library_gives_up_by_itself_may_have_been_stored(code: int, outcome: str) -> None:
+def test_what_may_have_been_sent_before_is_not_refused(code: int, seconds: float, outcome: str) -> None:
     with Server(kafka({})) as server:
         publisher = connected(server).publisher(SendRequest("plan", 1))
-        publisher._note_answer(1, 0, KafkaError(code), None)
+        publisher._note_answer(1, 0, KafkaError(code), Message(latency=seconds))
         publisher.close()
     assert [answer[:2] for answer in publisher.answers] == [(1, outcome)]
+
+
+@pytest.mark.parametrize("code", [KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD])
+def test_a_batch_of_which_one_record_is_refused_goes_once_more_one_by_one(code: int) -> None:
+    with Server(kafka({})) as server:
+        publisher = connected(server).publisher(SendRequest("plan", 1))
+        publisher._note_answer(1, 0, KafkaError(code), Message(latency=0.1))
+        publisher.close()
+    assert [type(answer) for answer in publisher.answers] == [RefusedTogether]
 
 
 def names(first: str, *others: str) -> Answer:
