@@ -25,9 +25,10 @@ from dlq.core.text import for_terminal
 _FIRST_FETCH = 32
 _QUEUED_KILOBYTES = 16_384
 _DELETED = (
-    "{} was deleted while it was read, and perhaps made again: the letters that it held and that are not in "
-    "the archive are gone, and the next pull reads what is there then from its start"
+    "{} was deleted while it was read, and made again: the letters that it held and that are not in the "
+    "archive are gone, and the next pull reads what is there then from its start"
 )
+_NOT_SHOWN = "{} is not shown any more: it was deleted, or the broker that was asked does not know it yet"
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
@@ -187,33 +188,37 @@ class KafkaReading(LogReading):
         elif code in _GONE:
             self._jump(progress)
         elif not error.retriable():
-            self._pass_over(place, self._cluster.trouble(error, str(place)))
+            failed = self._cluster.trouble(error, str(place))
+            if not isinstance(failed, NotFound) or not self._is_another(place.topic):
+                self._pass_over(place.topic, failed)
 
-    def _pass_over(self, place: Place, error: BrokerError) -> None:
+    def _pass_over(self, topic: str, error: BrokerError) -> None:
         """Go on without a topic. Raises the error where it is all that there is."""
-        if isinstance(error, NotFound) and self._is_another(place.topic):
-            return
-        self._unread.add(place.topic)
+        self._unread.add(topic)
         if not isinstance(error, OF_ONE_MEMBER) or self._unread >= self._topics:
             raise error
         self.complete = False
         self.notes = [*self.notes, unread_note(error)]
-        for progress in [one for one in self._open.values() if one.place.topic == place.topic]:
+        for progress in self._open_of(topic):
             self._leave(progress)
 
+    def _open_of(self, topic: str) -> list[_Progress]:
+        return [one for one in self._open.values() if one.place.topic == topic]
+
     def _is_another(self, topic: str) -> bool:
-        """Return whether the topic that was begun is not there any more. What was not read of it is a gap
-        then; of what was read under its name some may be of the one that was made again, which is read
-        anew."""
+        """Return whether the topic that was begun is not the one that is there. Where another one is, made
+        again, what was not read is a gap; of what was read under its name some may be of that one, which is
+        read anew. Where none is shown the next pull goes on: that the first one is gone nobody says."""
         found = self._cluster.find_topic(topic)
-        is_another = found is None or found.id != self._ids[topic]
-        if is_another and topic not in self._deleted:
+        if found is None and self._open_of(topic):
+            self._pass_over(topic, NotFound(_NOT_SHOWN.format(for_terminal(topic))))
+        elif found is not None and found.id != self._ids[topic] and topic not in self._deleted:
             self._deleted.add(topic)
             self.complete, self.notes = False, [*self.notes, _DELETED.format(for_terminal(topic))]
-            for progress in [one for one in self._open.values() if one.place.topic == topic]:
+            for progress in self._open_of(topic):
                 self._lose(progress, progress.end)
                 self._leave(progress)
-        return is_another
+        return found is None or found.id != self._ids[topic]
 
     def _jump(self, progress: _Progress) -> None:
         """Retention was faster: what is gone is a gap, and the rest is read."""

@@ -1,7 +1,7 @@
 """Reading partitions, without a broker: what comes is taken once, and nothing is given up too early."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ from support.rows import each_row
 from dlq.connectors.base import Gap, ReadRequest
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
-from dlq.connectors.kafka.prove.search import find_between
+from dlq.connectors.kafka.prove import evidence
+from dlq.connectors.kafka.prove.search import bounds, find_between
 from dlq.connectors.kafka.read.partitions import KafkaReading
 from dlq.connectors.kafka.read.snapshot import plan_of
 from dlq.core.errors import BrokerError, NotFound
@@ -26,6 +27,7 @@ class Partitions:
 
     def __init__(self, *batches: Sequence[Message]) -> None:
         self._batches, self.starts = deque(batches), list[tuple[int, ...]]()
+        self.shown = {"dead": DEAD}
 
     def consumer(self, *_: object) -> "Partitions":
         return self
@@ -42,13 +44,23 @@ class Partitions:
     def fetch(self, _consumer: object, _most: int) -> Sequence[Message]:
         return self._batches.popleft()
 
-    def find_topic(self, _name: str) -> Topic:
-        return DEAD
+    def find_topic(self, name: str) -> Topic | None:
+        return self.shown.get(name)
 
-    topic = find_topic
+    def topic(self, name: str) -> Topic:
+        return self.shown[name]
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        return {name: self.shown[name] for name in names if name in self.shown}
 
     def logs(self, _topics: object) -> list[Log]:
         return [Log(FIRST, 2, 3, 3), Log(SECOND, 0, 3, 3)]
+
+    def is_silent(self, _since: float) -> bool:
+        return not self._batches[0]
+
+    def trouble(self, error: KafkaError, where: str) -> BrokerError:
+        return NotFound(f"{where}: {error.name()}")
 
     def leader(self, place: Place) -> Any:
         raise BrokerError(f"nobody leads {place}, so the client library's headers are taken")
@@ -73,6 +85,32 @@ def test_what_comes_with_the_news_that_retention_was_faster_is_taken_once() -> N
         Gap("dead-0", 0, 2, "dead@cluster/4nLo:0", is_counted=True)
     ]
     assert (cluster.starts, reading.snapshot, batches[-1].position) == ([(0, 0), (2, 0)], 6, 4)
+
+
+NOT_THERE = Message(*FIRST, error=KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+
+@pytest.mark.parametrize("last", [[NOT_THERE], []])
+def test_a_topic_that_is_not_shown_any_more_is_not_gone(last: list[Message]) -> None:
+    """A broker that has just started may know none: the next pull goes on where this one ended."""
+    cluster: Any = Partitions([message(FIRST, 0)], last, [])
+    plan = plan_of("cluster", [DEAD], [Log(FIRST, 0, 3, 3), Log(SECOND, 0, 3, 3)], {})
+    request = ReadRequest(KafkaSource("s", "shop", topic="dead"), "drain", "p")
+    reading = KafkaReading(cluster, request, plan, {}, {"dead": "4nLo"}, None)
+    found, cluster.shown = [next(batches := reading.batches())], {}
+    with pytest.raises(NotFound, match="dead is not shown any more"):
+        found += batches
+    reached = {key: at for batch in found for key, at in batch.checkpoint.items()}
+    assert (reached, [gap for batch in found for gap in batch.gaps]) == ({"dead@cluster/4nLo:0": 1}, [])
+
+
+def test_what_is_not_shown_is_not_noted_as_one_that_ends_later() -> None:
+    cluster: Any = Partitions()
+    shown, cluster.shown = cluster.shown, {}
+    first = bounds(cluster, ["dead"])
+    cluster.shown = shown
+    later = {**bounds(cluster, ["dead"]), **first}
+    assert "not shown" in evidence.read(later, "cluster", DEAD).doubt
 
 
 def test_what_a_new_leader_shows_for_a_moment_is_not_the_end_of_a_search() -> None:
