@@ -377,18 +377,23 @@ class Cluster(Clients):
         return _values_of(found)
 
     def groups(self) -> list[str]:
-        """Consumer groups that the user may see. The library asks about none whose name is empty."""
+        """Consumer groups that the user may see. The library asks about none whose name is empty. Raises
+        BrokerError, also where a broker does not tell its own."""
         ask = lambda admin: {"": admin.list_consumer_groups(request_timeout=self.timeout)}  # noqa: E731
-        return sorted({group.group_id for group in self.ask_admin(ask)[""].valid} - {""})
+        told = self.ask_admin(ask)[""]
+        for failed in told.errors:
+            raise self.trouble(failed)
+        return sorted({group.group_id for group in told.valid} - {""})
 
     def other_groups(self) -> list[str]:
-        """Share groups, and groups of protocols that nobody can ask about; what they read is not told."""
+        """Share groups, and groups of protocols that nobody can ask about; what they read is not told. Raises
+        BrokerError."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # its successor lists no share group
                 told = self._admin.list_groups(timeout=self.timeout)
-        except KafkaException:
-            return []
+        except KafkaException as error:
+            raise self.trouble(error.args[0]) from error
         return sorted({str(group.id) for group in told} - {*self.groups(), ""})
 
     def committed_offsets(self, groups: Sequence[str], topic: Topic) -> dict[str, dict[int, int]]:

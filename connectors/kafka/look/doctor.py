@@ -8,6 +8,7 @@ from confluent_kafka.admin import ResourceType
 
 from dlq.connectors.base import Inspection
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Topic, number_in
+from dlq.core.errors import BrokerError
 from dlq.core.values.units import human_seconds
 
 _SOON = 24 * 3600
@@ -115,7 +116,12 @@ def _lost_rights(cluster: Cluster, settings: Mapping[str, Mapping[str, str] | No
 def _share_groups_without_place(cluster: Cluster) -> Iterator[str]:
     """Share groups whose dead letters go nowhere, in words: a broker accepts such a setting, and drops what
     is rejected without a word (seen on 4.4.0)."""
-    for group in cluster.other_groups():
+    try:
+        groups = cluster.other_groups()
+    except BrokerError as error:
+        yield f"where the dead letters of share groups go is not known: {error}"
+        return
+    for group in groups:
         topic = (cluster.configuration(group, ResourceType.GROUP) or {}).get(f"{_SHARE}topic.name")
         if not topic:
             continue

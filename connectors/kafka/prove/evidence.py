@@ -44,7 +44,7 @@ def write(cluster: str, topic: Topic, ends: Mapping[int, End]) -> Evidence:
 
 
 def write_absent(cluster: str, name: str) -> Evidence:
-    """Return that a topic was not shown; what is noted of it later is of a time when letters may lie there."""
+    """Return that a topic was not shown: when more is noted of it, letters may lie there."""
     return {_absent(cluster, name): 0}
 
 

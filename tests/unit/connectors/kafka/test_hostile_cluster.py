@@ -158,6 +158,17 @@ def test_a_batch_of_which_one_record_is_refused_goes_once_more_one_by_one(code: 
     assert [type(answer) for answer in publisher.answers] == [RefusedTogether]
 
 
+def test_groups_that_a_broker_does_not_tell_are_not_none() -> None:
+    """As one says for a while after its start: nobody would be named who reads a target, or waited for."""
+    untold: Answer = lambda *_: bytes(4) + struct.pack(">h", KafkaError.COORDINATOR_NOT_AVAILABLE) + many()  # noqa: E731
+    with Server(kafka({broker.LIST_GROUPS: untold})) as server:
+        cluster = connected(server)
+        for asked in (cluster.consumers, cluster.consumption):
+            with pytest.raises(BrokerError, match="COORDINATOR_NOT_AVAILABLE"):
+                asked([TARGET])
+        assert any("share groups go is not known" in one for one in cluster.inspect(SOURCE).warnings)
+
+
 def names(first: str, *others: str) -> Answer:
     """An answer to METADATA, one after the other: which host:port it names; "" is its own."""
     asked_for = chain([first, *others], repeat([first, *others][-1]))
