@@ -57,6 +57,18 @@ def test_rabbitmq_without_management_counts_no_acknowledgements(rabbit: Rabbit) 
     assert seen == {queue: [Consumption(queue.name, 1, 0)]}
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_rabbitmq_without_management_does_not_tell_an_empty_queue_from_one_without_a_leader(
+    rabbit: Rabbit, kind: str
+) -> None:
+    queue = Target("queue", rabbit.queue(kind))
+    connector = rabbit.connector(management_url=None)
+    seen = connector.consumption([queue])
+    assert seen == ({queue: [Consumption(queue.name, 0, 0)]} if kind == "classic" else {})
+    rabbit.connect().basic_consume(queue.name, lambda *_: None)
+    assert eventually(lambda: connector.consumption([queue]) == {queue: [Consumption(queue.name, 0, 1)]})
+
+
 @on_all
 @pytest.mark.activemq
 @pytest.mark.parametrize("jolokia", [True, False])

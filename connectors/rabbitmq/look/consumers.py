@@ -13,6 +13,7 @@ from dlq.connectors.net.web import whole
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, questions
 from dlq.connectors.rabbitmq.look import receivers as consumers
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.look.topology import learn
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.republish import address_of
 from dlq.core.errors import DlqError, NodeDown, NotFound
@@ -34,9 +35,21 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     names = {name for queues in reached.values() for name in queues}
     shown, _ = fetch_queues(broker, names)
     with questions(broker) as asking:
-        looked = dict(_look(asking, names, shown))
-    found = {target: _drop_errors(looked[name] for name in queues) for target, queues in reached.items()}
+        looked = {
+            name: one
+            for name, one in _look(asking, names, shown)
+            if isinstance(one, Consumption) and _is_told(broker, asking, one, shown.get(name, {}))
+        }
+    found = {to: [looked[name] for name in queues if name in looked] for to, queues in reached.items()}
     return {target: queues for target, queues in found.items() if queues}
+
+
+def _is_told(broker: RabbitBroker, asking: Questions, one: Consumption, shown: Mapping[str, Any]) -> bool:
+    """Return whether a queue has said it itself: that nothing is there the node says, too, for a quorum queue
+    that has no leader, and only the management API tells which it is."""
+    if one.waiting or one.consumers or (shown and _state(shown) in _SERVING):
+        return True
+    return (shown.get("type") or learn(broker, one.receiver, "", lambda: asking).kind) == "classic"
 
 
 def list_queues(broker: RabbitBroker) -> Mapping[str, Mapping[str, Any]]:

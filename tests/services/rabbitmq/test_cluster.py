@@ -211,6 +211,7 @@ def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     found = connector.gauge(queue)
     assert (found.consumers, proven_depth(found)) == (None, None)
     assert "what lies there is not known" in found.note
+    assert connector.consumption([to_queue("old-quorum")]) == {}
     for node in (leader, third):
         node.start()
     eventually(lambda: proven_depth(connector.gauge(queue)) == NUMBER)
