@@ -102,6 +102,9 @@ class Ways:
         with suppress(NotFound), questions(self.broker) as asking:
             asking.ask(spec.Queue.Bind(queue=queue, exchange=exchange, routing_key=queue))
 
+    def note_failure(self, queue: str) -> None:
+        """Note that a queue failed with letters that it had not answered."""
+
     def remove(self) -> None:
         """Remove what was made, as nothing is in flight. What cannot be removed now `forget` removes."""
         if self.made:

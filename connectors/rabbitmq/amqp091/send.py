@@ -30,7 +30,7 @@ from dlq.connectors.local.credentials import log_in
 from dlq.connectors.rabbitmq.amqp091.codec.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp091.link.duplex import DuplexLink
 from dlq.connectors.rabbitmq.link import connecting, named_parameters, place_of, refusal
-from dlq.connectors.rabbitmq.look.topology import answers, is_down, rejects_when_full
+from dlq.connectors.rabbitmq.look.topology import is_down, may_be_full, rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
 from dlq.connectors.rabbitmq.republish import CAUTIOUS_BODY, block_to_send, why_no_frame
@@ -97,8 +97,8 @@ class RabbitPublisher(WindowedPublisher):
         self._blocked: str | None = None
         self._blocked_since = math.inf
         self._is_down = cache(partial(is_down, broker))
-        self._rejects_when_full = cache(partial(rejects_when_full, broker))
-        self._queue_answers = cache(partial(answers, broker))
+        rejecting = cache(partial(rejects_when_full, broker))
+        self._may_be_full = cache(partial(may_be_full, broker, rejecting))
         """Asked anew by each poll: a queue that was full a moment ago may have failed since."""
         self._failed_queue: str | None = None
         self._begun: dict[str, tuple[set[str], float]] = {}
@@ -176,7 +176,7 @@ class RabbitPublisher(WindowedPublisher):
         self._link.turn(wait, writing=self._blocked is None)
         self._take_returns()
         confirms = self._confirms
-        self._queue_answers.cache_clear()
+        self._may_be_full.cache_clear()
         for method in self._link.take_methods():
             if self._confirms is not confirms:
                 break  # what came behind the end of that channel or connection
@@ -206,10 +206,11 @@ class RabbitPublisher(WindowedPublisher):
 
     def _on_nack(self, method: Any) -> None:
         for entry, _ in self._take_answer(method):
-            if self._rejects_when_full(entry.queue) and self._queue_answers(entry.queue):
+            if self._may_be_full(entry.queue):
                 self.answers.append(Sent(entry.number, "refused", _FULL))
                 continue
             self.answers.append(Sent(entry.number, "in_doubt", _FAILED))
+            self._ways.note_failure(entry.queue)
             self._failed_queue = for_terminal(entry.queue) or "one that its exchange leads to"
 
     def _on_blocked(self, method: Any) -> None:

@@ -29,7 +29,7 @@ from dlq.connectors.net.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp091.link.channel import connect_first
 from dlq.connectors.rabbitmq.amqp091.send import OFFENDER, RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.link import connecting, named_parameters, place_of, refusal_10
-from dlq.connectors.rabbitmq.look.topology import answers, rejects_when_full
+from dlq.connectors.rabbitmq.look.topology import may_be_full, rejects_when_full
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.records.envelope import Way
 from dlq.connectors.rabbitmq.republish import message_to_send
@@ -109,8 +109,8 @@ class Amqp10Publisher(WindowedPublisher):
         self._numbers: dict[int, int] = {}
         """Number of the delivery that is not answered -> the caller's."""
         self._missing: dict[str, str] = {}
-        self._rejects_when_full = cache(partial(rejects_when_full, broker))
-        self._queue_answers = cache(partial(answers, broker))
+        rejecting = cache(partial(rejects_when_full, broker))
+        self._may_be_full = cache(partial(may_be_full, broker, rejecting))
         """Asked anew for each of the broker's answers, as by 0-9-1."""
 
     def _open_session(self) -> Session:
@@ -219,7 +219,7 @@ class Amqp10Publisher(WindowedPublisher):
         self._take_outcomes()
 
     def _take_outcomes(self) -> None:
-        self._queue_answers.cache_clear()
+        self._may_be_full.cache_clear()
         doubts = [self._note_outcome(outcome) for outcome in self._session.outcomes() if outcome.of_sent]
         if doubt := next(filter(None, doubts), None):  # what comes behind it would be in doubt, too
             raise ConnectionLost(f"{self._place}: {doubt}")
@@ -227,14 +227,17 @@ class Amqp10Publisher(WindowedPublisher):
     def _note_outcome(self, outcome: Outcome) -> str | None:
         """Note the outcome of a letter; return what is in doubt about it, if anything."""
         number = self._numbers.pop(outcome.number)
-        means, why = self._meaning(outcome.code, self.in_flight[number].target)
+        target = self.in_flight[number].target
+        means, why = self._meaning(outcome.code, target)
         detail = f"{why}: {for_terminal(outcome.detail)}" if outcome.detail else why
         self.answers.append(Sent(number, means, detail))
-        return detail if means == "in_doubt" else None
+        if means != "in_doubt":
+            return None
+        self._ways.note_failure(target.name)
+        return detail
 
     def _meaning(self, code: int, target: Target) -> tuple[Means, str | None]:
-        is_of_queue = code == frames.REJECTED and target.kind == "queue"
-        if is_of_queue and self._rejects_when_full(target.name) and self._queue_answers(target.name):
+        if code == frames.REJECTED and target.kind == "queue" and self._may_be_full(target.name):
             return _FULL
         return _MEANS.get(code, _UNKNOWN)
 

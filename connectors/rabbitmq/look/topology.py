@@ -285,24 +285,30 @@ def learn_apart(broker: RabbitBroker, queue: str, version: str, host: VirtualHos
         return learn(broker, queue, version, lambda: opened.enter_context(questions(broker)), host)
 
 
-def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:
-    """Return whether the queue is known to nack what comes when it is full. Else a nack means that it failed:
-    so is answered what a classic queue of a cluster may have stored when its node went down (4.3)."""
+def rejects_when_full(broker: RabbitBroker, queue: str) -> Topology | None:
+    """Return a queue that is known to nack what comes when it is full. Else a nack means that it failed: so
+    is answered what a classic queue of a cluster may have stored when its node went down (4.3)."""
     try:
-        return bool(queue) and learn_apart(broker, queue, "").overflow.startswith("reject-publish")
+        found = learn_apart(broker, queue, "") if queue else None
     except BrokerError:
+        return None
+    return found if found and found.overflow.startswith("reject-publish") else None
+
+
+def may_be_full(broker: RabbitBroker, rejecting: Callable[[str], Topology | None], queue: str) -> bool:
+    """Return whether a nack says that the queue is full: it is one that rejects then, answers at once, and
+    does not have room. For one on a node that is down a broker of 4.3 waits in case that comes back, and its
+    management API says that it runs. A classic one that failed alone is there again at once, without its
+    consumers."""
+    if (found := rejecting(queue)) is None:
         return False
-
-
-def answers(broker: RabbitBroker, queue: str) -> bool:
-    """Return whether the queue answers at once. For one on a node that is down a broker of 4.3 waits in case
-    that comes back, and its management API says that it runs."""
     try:
         with questions(broker, patience.REPLY) as asking:
-            asking.queue(queue)
+            now = asking.queue(queue)
     except BrokerError:
         return False
-    return True
+    most = found.setting("max-length") if found.kind == "classic" and found.policies_known else None
+    return bool(now.consumer_count) or not isinstance(most, int) or bool(now.message_count >= most)
 
 
 def is_down(broker: RabbitBroker, queue: str) -> bool:

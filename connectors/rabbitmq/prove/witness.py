@@ -20,7 +20,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove import nodes
 from dlq.connectors.rabbitmq.send import Ways, exchange_of, exchange_to, is_there, try_to_publish
-from dlq.core.errors import ConnectionLost, DlqError, NotFound, PoisonMessage
+from dlq.core.errors import BrokerError, ConnectionLost, DlqError, NotFound, PoisonMessage
 from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
@@ -56,6 +56,8 @@ _AT_ONCE = 500
 _INTERNAL_ERROR = 541
 _ANCHOR = "dlq_witness"
 """The header of the witness queue's first message: its plan."""
+_FAILED = "dlq_failed"
+"""The key of a binding of the exchange: a queue has failed."""
 _NODES = "dlq-nodes"
 """The argument of the exchange: its broker's nodes when it was made."""
 _TRANSIENT = 1
@@ -102,6 +104,15 @@ class _WitnessedWays(Ways):
             nodes = management.get_all("nodes")
             found = management.get("queues", management.vhost, queue) or {}
         return len(nodes) > 1 and found.get("type") != "quorum"
+
+    def note_failure(self, queue: str) -> None:
+        """Note it on the broker, by a binding: the witness holds what the queue may have lost."""
+        if queue not in self.witnessed:
+            return
+        self.witnessed.remove(queue)
+        witness, exchange = queue_of(self.plan), exchange_of(self.plan)
+        with suppress(BrokerError), questions(self.broker) as asking:
+            asking.ask(spec.Queue.Bind(queue=witness, exchange=exchange, routing_key=_FAILED))
 
     def remove(self) -> None:
         """Leave what is a part of the proof for `find`."""
@@ -312,6 +323,9 @@ def _doubts(management: Management, plan: str) -> Iterator[str]:
         yield "the management API does not show the witness queue, nor its policy"
     elif any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING):
         yield "a policy removes letters from the witness queue"
+    bindings = management.get_bindings_of(exchange_of(plan))
+    if any(one.get("routing_key") == _FAILED for one in bindings):
+        yield "a queue failed with letters that it had not answered: the witness holds those, too"
 
 
 def _has_changed(management: Management, plan: str, is_anchored: bool) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -266,6 +267,44 @@ def test_a_witness_loses_its_anchor_with_its_node(rabbit: Rabbit, end: Callable[
     rabbit.channel = rabbit.connect()
     assert replay_ids(rabbit, queue_of(plan)) == ["id-0"]
     assert not is_anchored(broker, plan)
+
+
+def kill_queue(rabbit: Rabbit, queue: str, after: str = "ok") -> None:
+    """The process of a classic queue fails alone, and another one begins with what lies on the disk."""
+    name = f'rabbit_misc:r(<<"{rabbit.vhost}">>, queue, <<"{queue}">>)'
+    begin = f"{{ok, Q}} = rabbit_amqqueue:lookup({name}), Pid = amqqueue:get_pid(Q)"
+    rabbit.node.evaluate(f"{begin}, {after}, exit(Pid, kill)")
+
+
+@on_private_nodes
+def test_a_witness_loses_its_anchor_when_it_fails_alone(rabbit: Rabbit, witnessed: Witnessed) -> None:
+    kill_queue(rabbit, queue_of(witnessed.plan))
+    eventually(lambda: not is_anchored(rabbit.broker(), witnessed.plan))
+    assert {witnessed.find().shown[number] for number in (2, 3)} == {"unknown"}
+
+
+@on_private_nodes
+@pytest.mark.parametrize("arguments", [{}, {"x_max_length": 100, "x_overflow": "reject-publish"}])
+def test_what_a_queue_had_not_answered_when_it_failed_alone_is_neither_refused_nor_proven(
+    rabbit: Rabbit, arguments: Mapping[str, Any]
+) -> None:
+    """The queue is there again at once. The witness holds what was lost with it."""
+    queue, plan = rabbit.queue(**arguments), new_plan()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    letters = [letter(number, to_queue(queue)) for number in range(6)]
+
+    def given() -> Iterator[Outgoing]:
+        yield from letters[:3]
+        Thread(target=kill_queue, args=(rabbit, queue, "sys:suspend(Pid), timer:sleep(2000)")).start()
+        time.sleep(1.5)
+        yield from letters[3:]
+
+    answers, error = sent(rabbit.broker(), given(), plan=plan, witness=True)
+    assert "a queue failed" in str(error)
+    assert [answer.outcome for answer in answers[-3:]] == ["in_doubt"] * 3
+    assert rabbit.depth(queue) == 3
+    found = RabbitConnector(rabbit.broker()).find(Search(plan, letters[3:], 0))
+    assert set(found.shown.values()) == {"unknown"}
 
 
 def test_a_target_that_is_deleted_in_the_middle_is_told_of(rabbit: Rabbit) -> None:
