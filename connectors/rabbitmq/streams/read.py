@@ -16,7 +16,7 @@ from typing import Any
 from pika import spec
 
 from dlq.connectors.base import Batch, ReadRequest
-from dlq.connectors.log import LogReading, Plan, Words, is_another, mark_letter
+from dlq.connectors.log import LogReading, Plan, Words, find_generation, is_another, mark_letter
 from dlq.connectors.net.links import LinkLostError, name_losses
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
@@ -27,12 +27,19 @@ from dlq.connectors.rabbitmq.streams.look import OFFSET, Seen, StreamLook
 from dlq.core.errors import DlqError, PoisonMessage
 from dlq.core.record import Record
 from dlq.core.runtime import patience
+from dlq.core.text import for_terminal
 
 _ROUND, _AT_ONCE = 2_000, 100
 _WORDS = Words(
     begun_anew="{place} is not the stream that the last copy read: it ends before offset {reached}, or has "
     "another letter where that ended. It is read anew",
     gone="{place}: retention had deleted what came before offset {first} before this copy",
+)
+
+
+_NOT_SHOWN = (
+    "nothing of {} was shown: it was made anew, and is empty, or the node that was asked does not have it "
+    "yet. The next copy goes on where the last one ended"
 )
 
 
@@ -53,11 +60,15 @@ class StreamReading(LogReading):
         self._queue = request.source.queue or ""
         self._make = record_maker(request, link.server_version)
         self._consumers = 0
+        reached = self._reached = request.resume.get(find_generation(self._queue, request.resume)[1], 0)
         with name_losses(f"source {request.source.name}"):
             first, self._end = look.bounds() if look else self._bounds()
             anew = is_another(self._queue, first, self._end, request.resume, self._told_at)
         plan = Plan[str](notes=[*notes, *([NOTE] if look else [])])
         bounds = first, self._end
+        if reached and not self._end:
+            bounds, plan.complete = (reached, reached), False
+            plan.notes.append(_NOT_SHOWN.format(for_terminal(self._queue)))
         self._key = plan.add(self._queue, self._queue, self._queue, bounds, request.resume, _WORDS, anew=anew)
         [(_, self._start, _, _)] = plan.ranges
         super().__init__(request, plan, topology, "RabbitMQ")
@@ -82,9 +93,16 @@ class StreamReading(LogReading):
         return self._make(came)[0] if came else None
 
     def _bounds(self) -> tuple[int, int]:
-        """Return the first offset that is kept, and the one behind the last; equal where nothing is there."""
-        last = self._offsets("last", _ROUND)
-        return (self._offsets("first", 1)[0], max(last) + 1) if last else (0, 0)
+        """Return the first offset that is kept, and the one behind the last; equal where nothing is there. It
+        looks again where that is before what was read: the copy of another node may lag behind."""
+        for _ in patience.tries(patience.GIVEN_BACK):
+            if (last := self._offsets("last", _ROUND)) and max(last) + 1 >= self._reached:
+                break
+        if not last:
+            return 0, 0
+        if not (first := self._offsets("first", 1)):
+            raise LinkLostError("the last letters came, and not the first")
+        return first[0], max(last) + 1
 
     def _offsets(self, where: str, most: int) -> list[int]:
         """Return those of a chunk's first letters, until there are enough or the broker pauses."""
