@@ -46,14 +46,17 @@ _NEAR_LIMIT = (
 
 def is_empty(link: Link, queue: str) -> bool:
     """Return whether the leader of a quorum queue says so: it is asked for a letter, and one that comes goes
-    back. The link is of no use for a reading afterwards. Raises NoLeader where no leader answers.
+    back. The link is of no use for a reading afterwards. Raises NoLeader where no leader answers, and
+    AccessDenied where the user may not ask.
 
-    A queue with a single active consumer refuses, which is the leader's answer, too.
+    A queue with a single active consumer refuses (405), which is the leader's answer, too.
     """
     try:
         answers = (spec.Basic.GetEmpty, spec.Basic.GetOk)
         found = link.call(spec.Basic.Get(queue=queue), answers)
-    except errors.AccessDenied:
+    except errors.AccessDenied as error:
+        if "(405)" not in str(error):
+            raise
         return True
     except errors.PoisonMessage as error:  # 541: it waited for a leader
         raise errors.NoLeader(f"the queue {for_terminal(queue)} has no leader that answers") from error

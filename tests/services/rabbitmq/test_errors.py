@@ -59,6 +59,19 @@ def test_a_missing_right_to_read_is_access_denied(rabbit: Rabbit, monkeypatch: p
         assert set(seen.harm) == {"copy", "drain"}
 
 
+@on_private_nodes
+def test_an_empty_quorum_queue_that_may_not_be_asked_is_not_called_empty(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks the same while it has no leader. A single active consumer's refusal is the leader's answer."""
+    monkeypatch.setenv("READER", "secret-word")
+    changes = {"password_env": "READER", "management_url": None}
+    broker = rabbit.by_user("reader", "secret-word", rights=".* .* ^other$", **changes)
+    with pytest.raises(AccessDenied, match="reader"):
+        RabbitConnector(broker).read(request(rabbit.queue("quorum")))
+    assert letters(rabbit.read(rabbit.queue("quorum", x_single_active_consumer=True))) == []
+
+
 def test_a_ca_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ca_file"):
         RabbitConnector(RabbitBroker("shop", "rabbitmq", "amqps://guest@h/", ca_file=f"{tmp_path}/none.pem"))
