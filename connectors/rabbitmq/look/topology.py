@@ -307,7 +307,7 @@ def may_be_full(broker: RabbitBroker, rejecting: Callable[[str], Topology | None
             now = asking.queue(queue)
     except BrokerError:
         return False
-    most = found.setting("max-length") if found.kind == "classic" and found.policies_known else None
+    most = found.setting("max-length") if found.kind == "classic" else None
     return bool(now.consumer_count) or not isinstance(most, int) or bool(now.message_count >= most)
 
 

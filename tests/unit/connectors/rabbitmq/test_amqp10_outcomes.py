@@ -73,7 +73,7 @@ def test_what_a_full_queue_rejects_or_is_taken_or_routed_nowhere_holds_up_nothin
     assert [one.outcome for one in sent] == [outcome] * LETTERS
 
 
-LIMITED = Topology("classic", {"x-max-length": 5}, policies_known=True)
+LIMITED = Topology("classic", {"x-max-length": 5})
 
 
 @each_row(("found", "letters", "consumers", "is_full"), [
@@ -83,8 +83,7 @@ LIMITED = Topology("classic", {"x-max-length": 5}, policies_known=True)
     (LIMITED, 4, 0, False),
     (LIMITED, 4, 1, True),  # who consumes makes room
     (replace(LIMITED, kind="quorum"), 4, 0, True),
-    (replace(LIMITED, policies_known=False), 4, 0, True),
-    (Topology("classic", {"x-max-length-bytes": 5}, policies_known=True), 1, 0, True),
+    (Topology("classic", {"x-max-length-bytes": 5}), 1, 0, True),
 ])  # fmt: skip
 def test_a_queue_that_has_room_is_not_full(
     found: Topology | None, letters: int, consumers: int, is_full: bool
