@@ -157,7 +157,7 @@ class _Pull:
         self._suspected = ""
         """What has ended two readings behind the same letter."""
         self.begun = False
-        self._was_lost = False
+        self._was_lost = self._is_log = False
         """What was under way then may come again later, and nothing proves that it does not."""
         self._may_hold = False
         """A connection that the broker has not given up yet may hold letters, which no depth counts."""
@@ -238,6 +238,7 @@ class _Pull:
                 result.notes += reading.notes
                 self._write_topology(reading)
             told = str(reading.topology)
+            self._is_log = reading.settles_at_once
             self._awaits("archive")
             self._store.prove_room(_room_for(reading.snapshot))
             known = Deduplicator(
@@ -328,8 +329,8 @@ class _Pull:
 
     def _there(self, rest: int, taken: int) -> int:
         """Return how many of the `rest` of a snapshot still lie there, as far as the broker tells. What a
-        reading has given back may take a moment to be counted. Of a source that is not there any more nothing
-        is."""
+        reading has given back may take a moment to be counted. Of a queue that is not there any more nothing
+        is; a log that is not shown may be there."""
         depth = self._depth
         if depth is None or not rest:
             return rest
@@ -340,7 +341,7 @@ class _Pull:
                 try:
                     told = depth()
                 except errors.NotFound:
-                    return 0
+                    return rest if self._is_log else 0
                 there = rest if told is None or self._may_hold else max(there, told - mine)
                 if there >= rest:
                     break
