@@ -13,12 +13,10 @@ from dlq.archive.storage.store import Store
 from dlq.connectors.base import (
     UNSENT_SECONDS,
     Connector,
-    Evidence,
     Outgoing,
     Search,
     SendRequest,
     Sent,
-    Target,
 )
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
@@ -35,6 +33,7 @@ from dlq.replay.plans.edits import Edits
 from dlq.replay.plans.letters import Letter
 from dlq.replay.plans.planfile import Header
 from dlq.replay.runs import elsewhere, marks
+from dlq.replay.runs.bounds import Bounds
 from dlq.replay.runs.brokers import Brokers
 from dlq.replay.runs.load import Loader
 from dlq.replay.runs.pace import Pace, Stop
@@ -43,20 +42,12 @@ from dlq.replay.states import State
 _CLAIMED_SHARE = 4
 """A quarter of the window is claimed at once, and the next quarter meanwhile; the rest is the
 connector's, for letters in flight."""
-_BOUNDED_AT_ONCE = 1000
 _UNKNOWN = "the run ended before the broker answered"
 _NOT_ALLOWED = "[replay] targets does not let letters go there"
 _DEADLY = "the connection ended both times that it was sent, and the broker has not kept it"
 _MOST_NAMED = 20
 _NAMED_AS: Mapping[State, str] = {"refused": "refused", "planned": "left out, and may go later"}
-_UNPROVEN: Sequence[State] = ("sending", "in_doubt")
-"""States that bounds may be asked about."""
 _CHANGED = "the archive holds something else than what was planned"
-_NO_BOUNDS = (
-    "plan {0} has {1} letter(s) in doubt on {2}, and plans/{0}.{2}.bounds.json, which says where its targets "
-    "ended before they were sent, is gone: what would be noted now proves nothing of them. Look whether they "
-    "are there, and say so first: dlq replay reconcile {0} (--sent ID, --not-sent ID, --hold ID)"
-)
 
 
 @dataclass
@@ -139,7 +130,8 @@ def applying(
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
-    shared = _Shared(store, settings, checked, ledger, mark, loader, changes, stop, progress)
+    bounds = Bounds(store, checked, ledger)
+    shared = _Shared(store, settings, checked, ledger, bounds, mark, loader, changes, stop, progress)
 
     def send(at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
         run = Run(plan, header.letters, at_most)
@@ -225,16 +217,6 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
     return failed
 
 
-def _with_bounds(letters: Iterator[Letter], keep: Callable[[set[Target]], None]) -> Iterator[Letter]:
-    """Yield the letters, each when it is kept where its target ended before."""
-    known: set[Target] = set()
-    while some := [*islice(letters, _BOUNDED_AT_ONCE)]:
-        if new := {letter.target for letter in some} - known:
-            keep(new)
-            known |= new
-        yield from some
-
-
 class _Shared(NamedTuple):
     """What all senders of a plan work with."""
 
@@ -242,6 +224,7 @@ class _Shared(NamedTuple):
     settings: Settings
     plan: planfile.Checked
     ledger: Ledger
+    bounds: Bounds
     mark: marks.Mark
     loader: Loader
     changes: Edits
@@ -293,7 +276,7 @@ class _Sender:
         letter is sent once more; when the connection ends with it again it is refused, and the rest goes.
         Where nobody tells, it stays in doubt, and the rest goes.
         """
-        letters = _with_bounds(own, lambda new: self._keep_bounds(self._connector.bounds(new)))
+        letters = self._shared.bounds.before(self._broker, self._connector, own)
         while lost := self._send_some(letters):
             again = self._not_kept(lost)
             if again is None:
@@ -301,18 +284,6 @@ class _Sender:
                 return
             letters = chain(again, self._claims.given_back, letters)
             self._claims = self._shared.new_claims()
-
-    def _keep_bounds(self, bounds: Evidence) -> None:
-        """Keep the bounds. Raises UsageError where letters that are in doubt were sent before them."""
-        store, plan, broker = self._shared.store, self._header.plan, self._broker
-        if bounds and not planfile.bounds_of(store, plan, broker):
-            entries = chain.from_iterable(self._shared.ledger.entries(plan, state) for state in _UNPROVEN)
-            doubtful = {entry.number for entry in entries}
-            letters = self._shared.plan.letters() if doubtful else ()
-            lost = sum(one.broker == broker and one.number in doubtful for one in letters)
-            if lost and not planfile.bounds_of(store, plan, broker):  # who claims has written them before
-                raise UsageError(_NO_BOUNDS.format(plan, lost, broker))
-        planfile.keep_bounds(store, plan, broker, bounds)
 
     def _request(self) -> SendRequest:
         header = self._header
@@ -331,7 +302,7 @@ class _Sender:
             return error
         try:
             if publisher.anchor:
-                self._keep_bounds(publisher.anchor)
+                self._shared.bounds.note(self._broker, publisher.anchor)
             for sent in publisher.publish(self._claim_letters(letters), self._claims.note_writing):
                 letter, state = self._take_answer(sent)
                 self._run.sent -= state == "planned"

@@ -43,18 +43,12 @@ def write(cluster: str, topic: Topic, ends: Mapping[int, End]) -> Evidence:
     return found
 
 
-def absent(cluster: str, name: str) -> str:
-    """Return the key of a topic that was not shown: when more is noted of it, letters may lie there."""
-    return checkpoint_key(cluster, Topic(name, "", 0), _NUMBER)
-
-
 def read(evidence: Evidence, cluster: str, topic: Topic) -> TopicEnds:
     """Return the ends that were kept. Old plans have neither epochs nor numbers of partitions."""
     keys = {number: checkpoint_key(cluster, topic, number) for number in range(topic.partitions)}
     there = {number: key for number, key in keys.items() if key in evidence}
     ends = {number: End(evidence[key], evidence.get(f"{key}{EPOCH}", -1)) for number, key in there.items()}
     partitions = evidence.get(checkpoint_key(cluster, topic, _NUMBER), topic.partitions)
-    partitions = evidence.get(absent(cluster, topic.name), partitions)
     return TopicEnds(ends, partitions, _find_doubt(evidence, cluster, topic))
 
 
@@ -63,8 +57,6 @@ def _find_doubt(evidence: Evidence, cluster: str, topic: Topic) -> str:
     same_name, here, mine = ({key for key in evidence if key.startswith(start)} for start in starts)
     if not same_name:
         return why_unknown(topic.name)
-    if absent(cluster, topic.name) in here:
-        return f"{topic.name} was not there, or not shown, when where it ended was first asked"
     if here != same_name:
         return f"another cluster than {cluster} was sent to, under the same name"
     return f"{topic.name} was deleted and made again since" if mine != here else ""

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from dlq.connectors.base import Evidence, Outgoing, Proof, Search
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
-from dlq.connectors.kafka.prove.evidence import End, TopicEnds, absent, read, write
+from dlq.connectors.kafka.prove.evidence import End, TopicEnds, read, write
 from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
 from dlq.connectors.kafka.read.odd_headers import headers_of
 from dlq.connectors.proving import decide, decide_by_place, numbers_of, why_compacted, why_lost
@@ -24,11 +24,11 @@ _MARGIN_MS = 600_000
 _FETCH = 2000
 
 
-def bounds(cluster: Cluster, topics: Collection[str]) -> Evidence:
+def bounds(cluster: Cluster, topics: Iterable[str]) -> Evidence:
     """Return where each partition ends now, uncommitted records included, and in which epoch; and how many
     there are, as letters may have gone to one that comes later."""
+    found: dict[str, int] = {}
     topics_there = cluster.topics(topics)
-    found = {absent(cluster.id, name): 0 for name in topics if name not in topics_there}
     logs = cluster.logs(topics_there.values())
     for name, topic in topics_there.items():
         ends = {log.place.partition: End(log.end, log.epoch) for log in logs if log.place.topic == name}

@@ -62,26 +62,9 @@ def without(evidence: Evidence, end: str) -> Evidence:
     (KAFKA, TOPIC._replace(partitions=3), TopicEnds({0: End(7, 3), 1: End(0, 0)}, 2)),
     ({}, TOPIC, TopicEnds({}, 2, "nothing says where orders-1 ended before the first letter was sent")),
     (KAFKA, TOPIC._replace(id="new"), TopicEnds({}, 2, "orders-1 was deleted and made again since")),
-    (
-        {kafka.absent(CLUSTER, "orders-1"): 0, **KAFKA},
-        TOPIC,
-        TopicEnds(
-            {0: End(7, 3), 1: End(0, 0)},
-            0,
-            "orders-1 was not there, or not shown, when where it ended was first asked",
-        ),
-    ),
 ])  # fmt: skip
 def test_where_partitions_ended_is_read(evidence: Evidence, topic: Topic, known: TopicEnds) -> None:
     assert kafka.read(evidence, CLUSTER, topic) == known
-
-
-def test_a_topic_that_was_not_shown_at_first_is_looked_through_from_its_start() -> None:
-    """What a later apply has noted may lie behind letters that went there meanwhile."""
-    absent = {kafka.absent(CLUSTER, "orders-1"): 0, **KAFKA}
-    known = kafka.read(absent, CLUSTER, TOPIC)
-    assert [known.end_of(number) for number in range(2)] == [End(0, 0)] * 2
-    assert not kafka.read({kafka.absent(CLUSTER, "orders-2"): 0, **KAFKA}, CLUSTER, TOPIC).doubt
 
 
 def test_a_partition_that_came_later_began_at_its_start() -> None:

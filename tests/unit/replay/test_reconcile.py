@@ -9,7 +9,7 @@ from support.replaying import Replaying
 from support.rows import each_row
 
 from dlq.archive import segments
-from dlq.connectors.base import Search
+from dlq.connectors.base import Search, Target
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, Busy, Unreachable, UsageError
 from dlq.core.headers.provenance import REPLAY_ID
@@ -134,6 +134,20 @@ def test_what_is_in_doubt_is_proven_by_no_later_bounds_than_its_own(replay: Repl
     replay.reconcile(doubtful, rest="held")
     assert replay.apply(doubtful).sent == 15
     assert kept.exists()
+
+
+def test_nothing_is_noted_any_more_of_a_target_with_letters_in_doubt(
+    replay: Replaying, doubtful: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a broker did not show when it was asked first would be noted behind them."""
+    asked: list[set[Target]] = []
+    monkeypatch.setattr(replay.queue, "bounds", lambda targets: asked.append({*targets}) or {"late": 9})
+    replay.apply(doubtful)
+    replay.reconcile(doubtful)
+    assert (asked, replay.queue.before) == ([], {"queue:orders": 0})
+    replay.reconcile(doubtful, rest="planned")
+    replay.apply(doubtful)
+    assert asked == [{Target("queue", "orders")}]
 
 
 @pytest.fixture

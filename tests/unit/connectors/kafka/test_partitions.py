@@ -11,8 +11,7 @@ from support.rows import each_row
 from dlq.connectors.base import Gap, ReadRequest
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.plugin.description import KafkaBroker, KafkaSource
-from dlq.connectors.kafka.prove import evidence
-from dlq.connectors.kafka.prove.search import bounds, find_between
+from dlq.connectors.kafka.prove.search import find_between
 from dlq.connectors.kafka.read.partitions import KafkaReading
 from dlq.connectors.kafka.read.snapshot import plan_of
 from dlq.core.errors import BrokerError, NotFound
@@ -102,15 +101,6 @@ def test_a_topic_that_is_not_shown_any_more_is_not_gone(last: list[Message]) -> 
         found += batches
     reached = {key: at for batch in found for key, at in batch.checkpoint.items()}
     assert (reached, [gap for batch in found for gap in batch.gaps]) == ({"dead@cluster/4nLo:0": 1}, [])
-
-
-def test_what_is_not_shown_is_not_noted_as_one_that_ends_later() -> None:
-    cluster: Any = Partitions()
-    shown, cluster.shown = cluster.shown, {}
-    first = bounds(cluster, ["dead"])
-    cluster.shown = shown
-    later = {**bounds(cluster, ["dead"]), **first}
-    assert "not shown" in evidence.read(later, "cluster", DEAD).doubt
 
 
 def test_what_a_new_leader_shows_for_a_moment_is_not_the_end_of_a_search() -> None:
