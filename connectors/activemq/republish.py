@@ -147,7 +147,7 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
     headers = record.headers
     expires = headers.get("expires") != _NO_EXPIRY
     owned, own = _split(tuple(headers), record.broker_kind == "artemis", expires)
-    kept, taken = strip_failure(headers, keep_headers, own)
+    kept, taken = strip_failure(headers, keep_headers, own, owned)
     return kept, [*owned, *taken]
 
 

@@ -118,7 +118,7 @@ def _split(names: tuple[str, ...]) -> tuple[Sequence[str], tuple[str, ...]]:
 def _own(properties: Mapping[str, str], keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """Return a letter's properties as they are sent again, and what is taken away of them."""
     owned, own = _split(tuple(properties))
-    kept, taken = strip_failure(properties, keep_headers, own)
+    kept, taken = strip_failure(properties, keep_headers, own, owned)
     return kept, sorted([*owned, *taken])
 
 

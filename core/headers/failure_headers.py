@@ -70,8 +70,11 @@ _COUNTS = ("count", "counter", "attempt", "attempts", "number", "no")
 _COUNTS_BEHIND = ((), *((word,) for word in _COUNTS))
 _MOST_DIGITS = 10
 _CUTS = {(x, "truncated") for x in ("value", "body", "payload", "message", "record", "content", "dlq")}
-_HISTORIES = frozenset({"x-death", "x-opt-deaths", "x-first-death-reason", "x-last-death-reason"})
-"""Where RabbitMQ says of what a letter died: who counts retries beside that has given up."""
+_HISTORIES = frozenset({
+    "x-death", "x-opt-deaths", "x-first-death-reason", "x-last-death-reason", "original-destination",
+    "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC",
+})  # fmt: skip
+"""Where brokers say that a letter died: who counts retries beside that has given up."""
 _BROKERS_WORDS = ("rejected", "expired", "maxlen", "delivery_limit")
 _NOBODYS = re.compile(
     r"x-death|x-(?:first|last)-death-.*|x-(?:delivery|acquired)-count|x-opt-.*|JMSX.*|_AMQ_.*|__HDR_.*|__\w+"
@@ -337,9 +340,7 @@ def _of_hands(
     telling = [one for one, tells in zip(marked, told, strict=True) if tells]
     errors = [mark for _, mark in telling if mark.kind == "error"]
     counts = [(name, mark) for name, mark in telling if mark.kind == "count"]
-    is_parked = bool(counts) and any(
-        m.kind == "origin" and m.part in (*_OF_QUEUES, "topic") for _, m in marked
-    )
+    is_parked = counts and any(m.kind == "origin" and m.part in (*_OF_QUEUES, "topic") for _, m in marked)
     is_explicit = any(mark.explicit for mark in errors) or is_proven or len(marked) > 1
     is_dead = not _HISTORIES.isdisjoint(names)
     hand = {name for name, mark in counts if is_dead and mark.part == "retries" and mark.explicit}
@@ -388,17 +389,17 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
 
 
 def strip_failure(
-    headers: Mapping[str, str], keep: Keep = False, names: tuple[str, ...] | None = None
+    headers: Mapping[str, str], keep: Keep = False, names: _Path | None = None, brokers: Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
     """Return these headers as a replay sends them again, and what it takes away of them, in words. `names`:
-    those alone that are looked at, and sent; None: all."""
+    those alone that are looked at, and sent; None: all. `brokers`: others that tell what a broker did."""
     names = tuple(headers) if names is None else names
     known = _by_name(names, keep if isinstance(keep, bool) else tuple(keep))
     if known is not None:
         sent, gone = known
         return {name: headers[name] for name in sent}, [*gone]
     own = {name: headers[name] for name in names}
-    what = restart(own, keep)
+    what = restart({**own, **dict.fromkeys(_HISTORIES.intersection(brokers), "")}, keep)
     kept = {
         name: fix_text(value, what.fixed[name]) if name in what.fixed else value
         for name, value in own.items()

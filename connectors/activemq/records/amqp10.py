@@ -138,7 +138,7 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
     expiry, and where the broker had sent it to. Raises ValueError."""
     block = record.raw_properties or b""
     parts = message.parts(block)
-    headers = _own_headers(parts)
+    headers = headers_of(parts)
     taken = restart(headers, keep_headers)
     zero = {n: 0 for n, inside in taken.fixed.items() if inside.is_zero(()) and headers[n].isdecimal()}
     instead = {"absolute_expiry_time": NULL}
@@ -146,11 +146,6 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
         instead["to"] = _to_field(record, parts)
     sent = message.to_send(block, lambda name: _is_gone(name, taken), zero, provenance, instead)
     return message.join_message(sent, record.body)
-
-
-def _own_headers(parts: Parts) -> dict[str, str]:
-    """Application properties and annotations as text, but for what is never sent again."""
-    return {name: text for name, text in headers_of(parts).items() if not name.startswith("_AMQ_")}
 
 
 def _is_gone(name: str, taken: HeaderScrub) -> bool:
@@ -168,7 +163,7 @@ def _to_field(record: Record, parts: Parts) -> bytes:
 def stripped_names(record: Record, keep_headers: Keep) -> list[str]:
     """Return what is not sent again, in words."""
     parts = message.parts(record.raw_properties or b"")
-    headers = _own_headers(parts)
+    headers = headers_of(parts)
     named = [as_text(key) for key, _ in (*parts.annotations, *parts.application)]
     has_expiry = parts.properties.get("absolute_expiry_time", NOTHING) != NOTHING
     return [

@@ -314,6 +314,24 @@ def test_a_count_does_not_go_out_with_a_letter_that_died(name: str, beside: str)
     assert name not in restart({name: "3", beside: "rejected"}, [name]).gone
 
 
+DIED: Mapping[str, dict[str, str]] = {
+    "rabbitmq": {"x-first-death-reason": "rejected"},
+    "activemq": {"original-destination": "/queue/orders"},
+    "artemis": {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"},
+    "rocketmq": {"RETRY_TOPIC": "orders"},
+}
+
+
+@each_row("kind", DIED)
+def test_a_count_of_retries_is_taken_from_what_its_broker_says_that_died(kind: str) -> None:
+    own = {"retryCount": "3", "tenant": "7"}
+    died, lives = (
+        BROKERS[kind](Record("r", "s", "b", kind, "dead", headers={**own, **marks}, origin="o"), False)
+        for marks in (DIED[kind], {})
+    )
+    assert (died["tenant"], "retryCount" in died, "retryCount" in lives) == ("7", False, True)
+
+
 def test_a_business_count_beside_a_death_is_kept() -> None:
     assert restart({"attempts": "3", "retries": "2", "x-death": "[]"}).gone == frozenset()
 

@@ -2,9 +2,10 @@
 
 from support.rows import each_row
 
-from dlq.connectors.activemq.records.amqp10 import edit_headers, headers_of
+from dlq.connectors.activemq.records.amqp10 import edit_headers, headers_of, message_to_send, stripped_names
 from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.values import described_value, mapping, string, symbol
+from dlq.core.record import Record
 
 ANNOTATIONS, PROPERTIES, DATA = 0x72, 0x74, b"\x00\x53\x75\xa0\x01x"
 NAMES = [
@@ -39,3 +40,11 @@ def test_a_sender_s_property_is_edited_by_the_name_that_is_shown() -> None:
     before = block({"x-opt-ORIG-QUEUE": "orders"}, {"_AMQ_ORIG_ADDRESS": "payments"})
     after = edit_headers(before, lambda name: name == "property _AMQ_ORIG_ADDRESS", {})
     assert headers_of(message.parts(after)) == {"_AMQ_ORIG_QUEUE": "orders"}
+
+
+def test_a_count_of_retries_does_not_go_back_with_what_died() -> None:
+    died = block({"x-opt-ORIG-ADDRESS": "orders"}, {"retryCount": "3", "tenant": "7"})
+    record = Record("r", "s", "b", "artemis", "dead", raw_properties=died, body=b"\x01x")
+    sent, *_ = message.split(message_to_send(record, {}, keep_headers=False))
+    assert headers_of(message.parts(sent)) == {"tenant": "7"}
+    assert stripped_names(record, keep_headers=False) == ["x-opt-ORIG-ADDRESS", "retryCount"]
