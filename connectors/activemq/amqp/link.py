@@ -25,6 +25,7 @@ _PROBE_SECONDS = 5.0
 _MEANS: dict[str, type[errors.BrokerError]] = {
     "amqp:unauthorized-access": errors.AccessDenied,
     "amqp:not-found": errors.NotFound,
+    "amqp:connection:forced": errors.ConnectionLost,
 }
 
 

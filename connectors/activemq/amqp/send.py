@@ -136,11 +136,16 @@ class Amqp10Sender:
 
     def wait_for(self, receipt: str) -> None:
         """Wait until all that the receipt stands for is answered. Raises what the broker refused, each
-        time."""
+        time; an error that ends its side says nothing of a commit."""
         if receipt in self._refused:
             raise self._refused[receipt]
         numbers = self._awaited.pop(receipt)
-        outcomes = self._call(lambda: self._transactions.outcomes_of(numbers))
+        try:
+            outcomes = self._call(lambda: self._transactions.outcomes_of(numbers))
+        except BrokerError as error:
+            if receipt not in self._commits:
+                raise
+            raise ConnectionLost(str(error)) from error
         odd = next((outcome for outcome in outcomes if outcome.code != frames.ACCEPTED), None)
         if odd is None:
             return

@@ -35,7 +35,16 @@ from dlq.connectors.activemq.send import Sender, StompSender
 from dlq.connectors.activemq.stomp import link
 from dlq.connectors.activemq.stomp.send import TransactionPublisher
 from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.amqp10.codec.values import NULL, binary, described_value, sequence, string, symbol
+from dlq.connectors.amqp10.codec.values import (
+    NULL,
+    binary,
+    boolean,
+    described_value,
+    sequence,
+    string,
+    symbol,
+    uint,
+)
 from dlq.connectors.amqp10.link.session import Session
 from dlq.connectors.base import SendRequest, Sent
 from dlq.core.errors import ConnectionLost
@@ -195,6 +204,36 @@ def test_a_commit_that_is_neither_accepted_nor_rejected_is_in_doubt_and_goes_onc
 def test_a_commit_that_is_rolled_back_has_its_letters_tried_alone(condition: str) -> None:
     states = chain([rejected_for(condition)], repeat(frames.state(frames.ACCEPTED)))
     _, sent, error = published({COMMIT: lambda _peer, frame: became(frame, next(states))})
+    assert error is None
+    assert [one.outcome for one in sent] == ["confirmed"] * LETTERS
+
+
+ENDED = {
+    "close": frames.frame(frames.CLOSE, [error("amqp:connection:forced")]),
+    "end": frames.frame(frames.END, [error("amqp:internal-error")]),
+    "detach": frames.frame(frames.DETACH, [uint(0), boolean(True), error("amqp:resource-limit-exceeded")]),
+}
+
+
+@pytest.mark.parametrize("how", ENDED)
+def test_a_commit_behind_which_the_broker_ends_its_side_with_an_error_is_in_doubt_and_goes_once(
+    how: str,
+) -> None:
+    broker, sent, error = published({COMMIT: lambda _peer, _frame: ENDED[how]})
+    assert isinstance(error, ConnectionLost)
+    assert [one.outcome for one in sent] == ["in_doubt"] * LETTERS
+    assert (broker.commits, broker.sessions) == (1, 1)
+
+
+def test_a_broker_that_ends_its_connections_by_force_has_refused_no_letter() -> None:
+    """All go together, then once more, then the first of them alone."""
+    peers = list[socket.socket]()
+
+    def ending(peer: socket.socket, frame: frames.Frame) -> bytes:
+        peers.extend([] if peer in peers else [peer])
+        return ENDED["close"] if len(peers) <= 3 else usual(LETTER, frame)
+
+    _, sent, error = published({LETTER: ending})
     assert error is None
     assert [one.outcome for one in sent] == ["confirmed"] * LETTERS
 
