@@ -191,11 +191,12 @@ class Cluster:
     def _collect(
         self, nodes: Iterable[str], code: int, fields: Mapping[str, object], name: str
     ) -> set[str] | None:
-        """Return what brokers list under `name`, all together; None where none answers."""
+        """Return what brokers list under `name`, all together; None where one does not tell."""
         answers = [self.call(node, code, fields) for node in nodes]
+        if not answers or any(answer.code != ResponseCode.OK for answer in answers):
+            return None
         with understood(f"a broker of {self.name}"):
-            lists = [answer.document() for answer in answers if answer.code == ResponseCode.OK]
-            return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
+            return {str(one) for answer in answers for one in answer.document().get(name) or ()}
 
     def link(self, node: str) -> Link:
         """Return the connection to the master of `node`, a new one when the last has ended."""

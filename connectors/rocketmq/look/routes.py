@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dlq.connectors.base import Target
 from dlq.connectors.rocketmq.link.cluster import Cluster, Queues
-from dlq.core.errors import AccessDenied, NotFound
+from dlq.core.errors import Unreachable
 from dlq.core.headers.rocketmq_topics import RETRY
 
 WritableQueue = tuple[str, int]
@@ -29,16 +29,16 @@ class Route:
 
 
 def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
-    """Return the route to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
-    try:
-        found = _writable(cluster, topic)
-        places = _sendable_queues(found)
-        if not places:
-            unread = f"no queue of {topic} may be written and read (updateTopic -p 6 -r … -w …)"
-            return Route(closed=unread if found else f"no broker has a writable topic {topic}")
+    """Return the route to `topic`, which stands for `target`. Raises BrokerError, also where one that has the
+    topic cannot be asked."""
+    found = _writable(cluster, topic)
+    places = _sendable_queues(found)
+    if places:
         return Route(places, why_unread(cluster, target.name) if target.kind == "group" else None)
-    except (AccessDenied, NotFound) as error:
-        return Route(closed=str(error))
+    if away := sorted(cluster.route(topic).keys() - cluster.masters().keys()):
+        raise Unreachable(f"no master of {', '.join(away)} is registered, where {topic} is")
+    unread = f"no queue of {topic} may be written and read (updateTopic -p 6 -r … -w …)"
+    return Route(closed=unread if found else f"no broker has a writable topic {topic}")
 
 
 def writable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:

@@ -1,6 +1,7 @@
 """Name servers name the brokers: nothing goes to one that the configuration keeps out, not a signature, and
 what goes to a topic goes to the queues that they name."""
 
+import json
 import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -13,12 +14,14 @@ from support.servers.hostile import Server
 from support.waiting import UNHURRIED
 
 from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
+from dlq.connectors.rocketmq.link.cluster import Cluster as Brokers
 from dlq.connectors.rocketmq.link.cluster import Queues
 from dlq.connectors.rocketmq.link.connection import Access, Link
-from dlq.connectors.rocketmq.look.routes import route_to, writable_queues
+from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode
+from dlq.connectors.rocketmq.look.routes import route_to, why_unread, writable_queues
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
-from dlq.core.errors import BrokerError, Unreachable
+from dlq.core.errors import AccessDenied, BrokerError, Unreachable
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -129,6 +132,42 @@ def test_no_letter_goes_to_a_queue_that_consumers_do_not_read(
     found = route_to(cluster, Target("topic", "orders"), "orders")
     assert [*found.places] == expected
     assert bool(found.closed) == (not expected)
+
+
+def test_a_topic_on_a_broker_without_a_master_is_not_called_missing() -> None:
+    cluster: Any = SimpleNamespace(masters=lambda: {"a": ""}, route=lambda _: {"b": Queues(2, 2, 6)})
+    with pytest.raises(Unreachable, match="no master of b is registered, where orders is"):
+        route_to(cluster, Target("topic", "orders"), "orders")
+
+
+def test_a_broker_that_is_kept_out_refuses_no_letter_to_a_group() -> None:
+    def kept_out(*_: object) -> None:
+        raise AccessDenied("b names a host that is kept out")
+
+    cluster: Any = SimpleNamespace(
+        masters=lambda: {"a": ""}, route=lambda _: {"a": Queues(1, 1, 6)}, groups_of=kept_out
+    )
+    with pytest.raises(AccessDenied):
+        route_to(cluster, Target("group", "pay"), "%RETRY%pay")
+
+
+@each_row(("codes", "closed"), [
+    ((0, 0), True), ((0, ResponseCode.BUSY), False), ((ResponseCode.NO_PERMISSION, 0), False), ((), False),
+])  # fmt: skip
+def test_a_group_reads_no_retry_topic_only_where_each_broker_tells(
+    codes: tuple[int, ...], closed: bool
+) -> None:
+    nodes = dict(zip("ab", codes, strict=False))
+    cluster = Brokers(RocketBroker("b", "rocketmq", "rocketmq://h"))
+    known: Any = cluster
+
+    def call(node: str, code: int, _fields: object) -> Frame:
+        told = {"groupList": [], "topicList": ["orders"]}
+        is_asked = code == RequestCode.TOPIC_GROUPS
+        return Frame(nodes[node] if is_asked else 0, 1, True, 0, "", {}, json.dumps(told).encode())
+
+    known.call, known.masters, known.route = call, lambda: nodes, lambda _: dict.fromkeys(nodes)
+    assert bool(why_unread(cluster, "pay")) == closed
 
 
 @each_row(("hosted", "expected"), [
