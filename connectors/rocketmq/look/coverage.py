@@ -16,6 +16,10 @@ _READ, _WRITE = 4, 2
 _DEFAULT_HOURS = 72
 _OWN_GROUPS = ("CID_RMQ_SYS_", "CID_ONS", "CID_SYS_RMQ_")
 _TOOLS = {"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"}
+_POPS = (
+    "it has consumed by POP ({}): what clients by gRPC give up goes to {}; those of Java by remoting "
+    "acknowledge it, and so drop it (ConsumeMessagePopConcurrentlyService)"
+)
 _Table = Mapping[str, Mapping[str, Any]]
 
 
@@ -103,4 +107,12 @@ def _of_group(node: str, one: Definitions, group: str) -> Fate:
         return found._replace(why=f"{why} (by index alone, as dlq pull does)", fix=fix)
     if one.hours * 3600 < NIGHT:
         return found._replace(why=_keeps(node, one))
+    if popped := _pop_topic(one, group):
+        return found._replace(verdict="unknown", why=_POPS.format(popped, dead))
     return found._replace(verdict="kept", leads_to=(dead,))
+
+
+def _pop_topic(one: Definitions, group: str) -> str | None:
+    """Return a topic that has retries of a group by POP, and none of a group with a longer name."""
+    names = (name for mark in "+_" for name in one.topics if name.startswith(f"{RETRY}{group}{mark}"))
+    return next((name for name in names if name.removeprefix(RETRY) not in one.groups), None)

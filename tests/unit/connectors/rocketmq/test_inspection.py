@@ -2,6 +2,7 @@
 
 from support.rows import each_row
 
+from dlq.connectors.rocketmq.look.coverage import Definitions, predict
 from dlq.connectors.rocketmq.look.doctor import gathered_ms, late_outcomes, unread_halves, without_index
 
 HALVES = [
@@ -35,3 +36,15 @@ def test_outcomes_that_come_later_than_they_are_waited_for_are_told(
     assert [text.split()[:4] for text in late_outcomes({"broker-a": known})] == (
         [["broker-a", "may", "tell", "3600"]] if is_late else []
     )
+
+
+@each_row(("topic", "verdict"), [
+    ("%RETRY%pay", "kept"), ("%RETRY%pay_orders", "unknown"), ("%RETRY%pay+orders", "unknown"),
+    ("%RETRY%pay_later", "kept"), ("%DLQ%pay_orders", "kept"),
+])  # fmt: skip
+def test_what_a_group_by_pop_gives_up_may_be_dropped_by_its_client(topic: str, verdict: str) -> None:
+    groups: dict[str, dict[str, int]] = {"pay": {}, "pay_later": {}}
+    known = {"a": Definitions("h:1", "ns:1", groups, {topic: {"readQueueNums": 1, "perm": 6}}, 72.0)}
+    fates = [fate for fate in predict(known) if fate.name == "pay"]
+    assert [fate.verdict for fate in fates] == [verdict] * 2
+    assert all((topic in fate.why) == (verdict == "unknown") for fate in fates)
