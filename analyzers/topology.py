@@ -98,6 +98,7 @@ def _of_document(document: Mapping[str, Any], looked_at: int | None) -> Iterator
                 interval,
                 (interval or 0) + (_OP_BATCH_MS if batch is None else batch),
                 known.get("index") is not False,
+                _number(known.get("checked_to")),
             ),
         )
 

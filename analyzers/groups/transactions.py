@@ -26,6 +26,7 @@ MOST_COPIES = 10_000
 """Of so many records a transaction keeps the names and positions; older ones are only counted."""
 _HOUR, _MILLI = 3_600_000_000, 1_000
 _OFFSET = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
+_PASSED = "its broker checks it no more, and has kept no word of it: neither an end, nor that it was given up"
 
 
 class Member(NamedTuple):
@@ -64,6 +65,8 @@ class Node(NamedTuple):
     """How long after a discard a late outcome may still come: a check interval and an op batch."""
     indexed: bool = True
     """Whether real messages were looked for to the end; else nothing tells a rollback from a commit."""
+    checked_to: int | None = None
+    """Before which half copy none was checked any more when that pull began."""
 
 
 class Transaction(NamedTuple):
@@ -307,6 +310,12 @@ class _Case:
         )
 
     @property
+    def is_passed(self) -> bool:
+        """Its broker is beyond its newest copy, and asks no more: what it gives up it may fail to keep."""
+        newest, reached = self.records.newest_half, self.node.checked_to
+        return newest is not None and newest.offset is not None and newest.offset < (reached or 0)
+
+    @property
     def is_ended(self) -> bool:
         return self.records.ended_at is not None
 
@@ -346,7 +355,7 @@ _STATES: tuple[tuple[str, Callable[[_Case], bool]], ...] = (
     ("pending", lambda case: case.discarded and (case.resumed or case.can_change)),
     ("check_skipped", lambda case: case.skipped),
     ("check_max_exceeded", lambda case: case.discarded),
-    ("ended", lambda case: case.is_lost),
+    ("ended", lambda case: case.is_lost or case.is_passed),
     ("pending", lambda _: True),
 )
 """How a transaction stands: the first line that holds."""
@@ -434,7 +443,7 @@ def _why_nothing_shows(case: _Case) -> str | None:
     if case.state != "ended":
         return None
     if not case.is_ended:
-        return "its outcome was deleted before it was seen"
+        return _PASSED if case.is_passed else "its outcome was deleted before it was seen"
     if not case.node.indexed:
         return "its broker keeps no index to look its real message up by, or its topic's queue did not tell"
     return None if case.records.has_key else "it has no unique key to look its real message up by"

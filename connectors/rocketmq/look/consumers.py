@@ -11,7 +11,8 @@ from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.queue import MessageQueue
 from dlq.connectors.rocketmq.republish import topic_of
-from dlq.core.errors import AccessDenied
+from dlq.core.errors import AccessDenied, BrokerError
+from dlq.core.headers.rocketmq_topics import HALF
 
 _INTERVAL = 5.0
 """Seconds between two commits of a consumer where nothing else is set (persistConsumerOffsetInterval)."""
@@ -48,6 +49,15 @@ def committed_offset(cluster: Cluster, place: MessageQueue, group: str) -> int:
     """Return how far a group is in a queue. Raises BrokerError."""
     fields = {"topic": place.topic, "queueId": place.queue, "consumerGroup": group}
     return _offset(cluster, place.node, RequestCode.CONSUMER_OFFSET, fields)
+
+
+def checked_to(cluster: Cluster, node: str) -> int | None:
+    """Return how far a broker is with the checks of its half messages; None where it does not tell. Before it
+    goes on from one, a newer copy is there, or a word of its end."""
+    try:
+        return committed_offset(cluster, MessageQueue(HALF, node, 0), "CID_RMQ_SYS_TRANS")
+    except BrokerError:
+        return None
 
 
 def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -> int:

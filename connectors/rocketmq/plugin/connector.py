@@ -10,7 +10,7 @@ from dlq.connectors.deadline import with_deadline, with_shared_deadline
 from dlq.connectors.newer import NewerProof, NewerSearch
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.look import coverage, doctor
-from dlq.connectors.rocketmq.look.consumers import consumption, is_broadcast
+from dlq.connectors.rocketmq.look.consumers import checked_to, consumption, is_broadcast
 from dlq.connectors.rocketmq.look.limits import NONE, Attributes
 from dlq.connectors.rocketmq.look.newer import find_newer
 from dlq.connectors.rocketmq.look.routes import route_to, why_unread
@@ -198,6 +198,7 @@ class RocketConnector(base.Connector):
         facts = doctor.broker_facts(cluster)
         if source.transactions:
             notes = [*doctor.without_index(facts), *doctor.late_outcomes(facts)]
+            facts = {node: {**told, "checked_to": checked_to(cluster, node)} for node, told in facts.items()}
             return _transaction_offsets(cluster, facts), facts, notes
         self._unreadable = {}
         topics = [source.topic] if source.topic else snapshot.dead_letter_topics(cluster, str(source.group))

@@ -250,6 +250,18 @@ def test_of_what_nobody_watched_nothing_is_lost() -> None:
     assert alone(copy(1, dead_at=None), node=late).state == "pending"
 
 
+@each_row(("checked_to", "state"), [(None, "pending"), (0, "pending"), (1, "pending"), (2, "ended")])
+def test_what_its_broker_checks_no_more_and_did_not_keep_is_not_called_pending(
+    checked_to: int | None, state: str
+) -> None:
+    newest = copy(1, offset=1, checks=1)
+    found = alone(newest, node=Node(checked_to=checked_to))
+    assert found.state == state
+    assert ("neither an end, nor that it was given up" in found.evidence) == (state == "ended")
+    given_up = alone(newest, copy(2, "discarded"), node=Node(checked_to=checked_to))
+    assert given_up.state == "check_max_exceeded"
+
+
 def test_without_an_index_nothing_tells_a_rollback_from_a_commit() -> None:
     ended = copy(1, ended_at=BORN + MINUTE, end_seen_at=BORN + MINUTE)
     assert alone(ended).state == "rolled_back"
