@@ -43,7 +43,8 @@ _BROKERS = {
 }
 """Whether it is Artemis -> its brokers, and what they call the list of their queues."""
 _NO_BROKER = "it shows no queue, and no broker that has none; is it this broker's?"
-_BROKER_NAME = re.compile(r"brokerName=[^,]+")
+_SEVERAL = "its JVM has several brokers, and nothing tells which of them is this one; leave it out"
+_BROKER_NAME = re.compile(r"\bbroker(?:Name)?=[^,]+")
 _ARTEMIS_READ = (
     "Name", "MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAcknowledged", "Address",
     "RoutingType", "Paused",
@@ -180,6 +181,8 @@ class Jolokia:
         found = self.ask({"type": "read", "mbean": mbeans, "attribute": list(attributes)}) or {}
         if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
             raise self._no_jolokia()
+        if len({name[0] for one in found if (name := _BROKER_NAME.search(one))}) > 1:
+            raise Unreachable(f"{self._place}: {_SEVERAL}")
         return found
 
     def ask(self, question: Mapping[str, Any]) -> Any:

@@ -16,6 +16,9 @@ FORBIDDEN = json.dumps({"status": 403, "error": "no read"})
 NOT_THERE = json.dumps({"status": 404, "error": "No MBean with pattern"})
 FAILING = json.dumps({"status": 500, "error": "java.lang.OutOfMemoryError"})
 HIDING = json.dumps({"status": 200, "value": {}})
+_QUEUE = {"Name": "orders", "QueueSize": 1, "ConsumerCount": 0, "InFlightCount": 0}
+_ORDERS = "org.apache.activemq:brokerName={},destinationName=orders,destinationType=Queue,type=Broker"
+SEVERAL = json.dumps({"status": 200, "value": {_ORDERS.format(name): _QUEUE for name in ("a", "b")}})
 TROUBLES = {
     "a wrong password": (401, "", AccessDenied, "HTTP 401; check user, password"),
     "a wrong path": (404, "", Unreachable, "HTTP 404; is the path right"),
@@ -24,6 +27,7 @@ TROUBLES = {
     "a policy that forbids to read": (200, FORBIDDEN, AccessDenied, "forbids to read"),
     "the agent of something else": (200, NOT_THERE, Unreachable, "no broker that has none; is it this"),
     "one that fails": (200, FAILING, Unreachable, "no broker that has none; is it this"),
+    "one of several brokers": (200, SEVERAL, Unreachable, "several brokers, and nothing tells which"),
     "one that hides": (200, HIDING, Unreachable, "no broker that has none; is it this"),
 }
 
