@@ -35,6 +35,10 @@ _BATCH_BYTES = 4 * 2**20
 _PIECE = 28 * 2**10
 """So many bytes and a usual letter are two parts of what goes to a socket at once, and no third small one."""
 _TAKEN = "the broker had taken this replay before (duplicate id)"
+_USED_UP = (
+    "no marker of this plan says that it was taken: what another plan sent, and no queue got, may have used "
+    "up its id (clearDuplicateIdCache of the address frees it)"
+)
 _DEADLY = "each time that it was sent the connection ended"
 
 
@@ -293,7 +297,7 @@ class TransactionPublisher:
             return Sent(letter.number, "refused", f"{_DEADLY}: {error}")
         if not isinstance(error, CommitFailed):
             return Sent(letter.number, "refused", str(error))
-        known = "no marker says that it was taken before"
+        known = _USED_UP
         try:
             if letter.provenance[REPLAY_ID] in self._senders[0].trail(self._plan).sent:
                 if self._routing is None or self._routing.may_hold(letter):
