@@ -71,7 +71,8 @@ class ArtemisPrivate(_Queues):
         for name in names:
             self._management.destroy(name)
         self._management.operate("removeAddressSettings", self._name)
-        if left := names & {*(self._management.queues() or ())}:
+        there = self._management.queues()
+        if left := names if there is None else names & {*there}:
             raise BrokerError(_STILL_THERE.format(self._broker, ", ".join(sorted(left))))
 
 

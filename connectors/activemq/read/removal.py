@@ -20,8 +20,8 @@ _KEPT = (
     "again, and is known then"
 )
 _SHOWN_AGAIN = (
-    "{}: the first of its letters is there again after its acknowledgement, so that the queue may be "
-    "non-destructive: all of it may come again, and is known then"
+    "{}: the first of its letters is there again after its acknowledgement, or nobody could look: the queue "
+    "may be non-destructive, and all of it may come again, and is known then"
 )
 
 
@@ -96,7 +96,7 @@ class _Counted:
     def _is_there_again(self) -> bool:
         """Asked once, and of letters that stay, too: they lie in front of it."""
         if self._is_again is None and self._looks_again:
-            self._is_again = False
+            self._is_again = True
             with suppress(DlqError), closing(self._scan.begin(self.seen - self.position + 1)) as look:
                 shown = [_identities(batch) for batch in look.batches()]
                 self._is_again = any(self._first & some for some in shown)

@@ -4,10 +4,12 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.analyzers.letters import record
+from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import SOON
 
@@ -16,7 +18,10 @@ from dlq.connectors.activemq.link.sockets import Unanswered
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.prove.routing import Routing
-from dlq.connectors.base import Target
+from dlq.connectors.activemq.read.private import ArtemisPrivate
+from dlq.connectors.activemq.read.removal import count_removals
+from dlq.connectors.base import Batch, Target
+from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.runtime import patience
 
 TARGET = Target("queue", "a::q")
@@ -126,6 +131,53 @@ def test_who_was_never_answered_has_no_right_and_is_told_so_by_nothing(told: Tol
     assert not routing.tells
     assert routing.begin(TARGET) is None
     assert [one.outcome for one in routing.answers([(1, TARGET)])] == ["confirmed"]
+
+
+def test_private_queues_are_not_called_removed_where_nobody_says_so(told: Told) -> None:
+    private = ArtemisPrivate(told, "b", "dlq.rehearsal.p")
+    private.remove()
+    told.silent = lambda name: name == "queueNames"
+    with pytest.raises(BrokerError, match=r"dlq\.rehearsal\.p, dlq\.rehearsal\.p\.dead could not be removed"):
+        private.remove()
+
+
+class Part:
+    """A queue of one letter, which is acknowledged."""
+
+    complete, position, seen = True, 1, 1
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+
+    def batches(self) -> Iterator[Batch]:
+        yield Batch([record(record_id=self.shown)], 1)
+
+    def acknowledge(self, _position: int) -> None: ...
+
+    def settled_position(self) -> int:
+        return 1
+
+    def close(self) -> None: ...
+
+
+@each_row(("second", "settled"), [("another", 1), ("first", 0), (None, 0)])
+def test_what_is_not_counted_is_settled_only_where_a_second_look_shows_that_it_is_gone(
+    second: str | None, settled: int
+) -> None:
+    parts = iter(["first", *([second] if second else [])])
+
+    def begin(_limit: int | None) -> Part:
+        if (shown := next(parts, None)) is None:
+            raise ConnectionLost("nobody is there")
+        return Part(shown)
+
+    scan: Any = SimpleNamespace(queue="q", depth=1, topology={}, notes=[], begin=begin)
+    notes = list[str]()
+    reading: Any = count_removals(scan, lambda: None, True, notes).begin(None)
+    assert len([*reading.batches()]) == 1
+    assert (reading.settled_position(), reading.complete) == (settled, bool(settled))
+    reading.close()
+    assert len(notes) == 1 - settled
 
 
 def headers_of_frames(peer: socket.socket) -> Iterator[dict[bytes, bytes]]:
