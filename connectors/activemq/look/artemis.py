@@ -54,6 +54,8 @@ class Management:
         self._reply = ""
         self.silences = 0
         """Questions that were not answered: None tells as much of them as of what is not there."""
+        self.trouble: BrokerError | None = None
+        """Why the last of them was not."""
 
     def attribute(self, resource: str, name: str) -> Any:
         """Return the value of an attribute; None when there is no such resource or right."""
@@ -232,8 +234,8 @@ class Management:
             asked = [({"reply-to": self._reply, **headers}, parameters) for headers, parameters in questions]
             self._send(link, asked)
             return self._answers(link, len(asked))
-        except BrokerError:  # on another connection no late answer is taken for that to another question
-            self.silences += 1
+        except BrokerError as error:  # on another connection no late answer is that to another question
+            self.trouble, self.silences = error, self.silences + 1
             self.close()
             return [None] * len(questions)
 

@@ -23,7 +23,7 @@ from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
 from dlq.connectors.activemq.prove.evidence import STARTED, Count, began_anew, counts_of, growth_of
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.core.clock import now
-from dlq.core.errors import BrokerError
+from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
 from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.runtime import patience
@@ -33,6 +33,7 @@ _T = TypeVar("_T")
 _Of = TypeVar("_Of", bound=Hashable)
 _KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
 _FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
+_SILENCE = (ConnectionLost, Unreachable)
 _MOST_QUEUES = 20
 """Subscriptions of an address that are asked for one by one; beyond, the address' own count must do."""
 _UPTIME = Count("broker", "uptimeMillis")
@@ -287,9 +288,12 @@ class Routing:
     @_remember
     def begin(self, target: Target) -> str | None:
         """Return, before a letter goes there, why no queue would get it, and it must not be sent. (Sent all
-        the same, its duplicate id would be used up.) Raises Unanswered where that takes too long."""
+        the same, its duplicate id would be used up.) Raises Unanswered where that takes too long, or where
+        nobody has answered, which is no missing right."""
         try:
             with deadline.within(patience.ANSWER):
+                if not self.tells and isinstance(silent := self._management.trouble, _SILENCE):
+                    raise silent
                 why = self._why_nowhere(target)
                 self._counted = {**self.counts([target]), **self._counted}
                 return why

@@ -208,7 +208,7 @@ class Counts(Markers):
     the counts back."""
 
     counts_what_it_keeps = True
-    silences = 0
+    silences, trouble = 0, None
 
     def __init__(self, path: Path, fates: Iterator[str]) -> None:
         super().__init__(path, fates)

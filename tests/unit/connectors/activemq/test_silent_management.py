@@ -4,6 +4,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -178,6 +179,19 @@ def test_what_is_not_counted_is_settled_only_where_a_second_look_shows_that_it_i
     assert (reading.settled_position(), reading.complete) == (settled, bool(settled))
     reading.close()
     assert len(notes) == 1 - settled
+
+
+@pytest.mark.parametrize("said", [b"", b"ERROR\nmessage:AMQ229032: no permission\n\n\0"])
+def test_who_does_not_answer_at_all_ends_the_sending_and_who_refuses_does_not(said: bytes) -> None:
+    def behave(peer: socket.socket) -> None:
+        for headers in headers_of_frames(peer):
+            is_question = headers.get(b"destination") == b"activemq.management"
+            peer.sendall(said if is_question else receipt_of(headers))
+
+    with Server(behave) as server:
+        settings = ActiveMQBroker("b", "artemis", f"stomp://{server.address}", timeout="200ms")
+        with nullcontext() if said else pytest.raises(Unanswered, match="no answer within"):
+            assert Routing(Management(settings)).begin(TARGET) is None
 
 
 def headers_of_frames(peer: socket.socket) -> Iterator[dict[bytes, bytes]]:
