@@ -215,15 +215,13 @@ _NOT_SAFE: Mapping[int, str] = {
 }
 """The broker holds it, and less safely than it is set to: it may be lost with the broker."""
 _NOT_STORED = (
-    ResponseCode.BUSY,
     ResponseCode.ILLEGAL_MESSAGE,
-    ResponseCode.NOT_SERVING,
     ResponseCode.NO_PERMISSION,
     ResponseCode.NO_TOPIC,
     ResponseCode.NO_GROUP,
 )
-_OF_ALL = (ResponseCode.BUSY, ResponseCode.NO_TOPIC)
-"""Of these, each letter of a batch that is refused would be refused alone."""
+_NOT_NOW = (ResponseCode.BUSY, ResponseCode.NOT_SERVING)
+"""Of the broker, not of a letter: it looked at none, or its disk is full, or it is being stopped."""
 _OUTBOX_BYTES = 64 * 1024
 _MOST_REQUESTS = 256
 _HEAVY = 256 * 1024
@@ -421,7 +419,7 @@ class RocketPublisher(WindowedPublisher):
         outcome, detail = outcome_of(answer, is_empty=not batch.messages[0].body)
         if answer.code in _NOT_SAFE:
             self._unsafe = f"{batch.place[0]}: {detail}; nothing more is sent"
-        if outcome == "refused" and answer.code not in _OF_ALL and len(batch.numbers) > 1:
+        if outcome == "refused" and answer.code != ResponseCode.NO_TOPIC and len(batch.numbers) > 1:
             self.answers += [RefusedTogether(number, str(detail)) for number in batch.numbers]
         else:
             self.answers += [Sent(number, outcome, detail) for number in batch.numbers]
@@ -438,6 +436,8 @@ def outcome_of(answer: Frame, is_empty: bool = False) -> tuple[Outcome, str | No
     if answer.code in _NOT_SAFE:
         return "in_doubt", _NOT_SAFE[answer.code]
     said = f"code {answer.code}: {' '.join(answer.remark.split())[:200]}"
+    if answer.code in _NOT_NOW:
+        return "unsent", said
     is_known = (
         answer.code in _NOT_STORED
         or any(text in said for text in ("AclException", "size exceeded"))

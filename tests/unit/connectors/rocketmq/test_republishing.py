@@ -203,6 +203,8 @@ def test_queues_are_chosen_by_javas_string_hash(key: str, magnitude: int) -> Non
 
 CODES = [
     (0, "", "confirmed"),
+    (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", "unsent"),
+    (14, "service not available now, maybe disk full", "unsent"),
     (10, "flush", "in_doubt"),
     (11, "", "in_doubt"),
     (12, "", "in_doubt"),
