@@ -330,7 +330,7 @@ class ActiveMQConnector(base.Connector):
             raise ConfigError(
                 f"brokers.{self._broker.name} is ActiveMQ Classic: to rehearse, set jolokia_url"
             )
-        return ClassicPrivate(Jolokia(self._broker, False), self._broker.name, name)
+        return ClassicPrivate(self._broker, name)
 
     def close(self) -> None:
         """Close the connection on which management is asked."""

@@ -6,11 +6,22 @@ that carry the mark of a rehearsal.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
 
+from dlq.connectors.activemq.link.sockets import is_openwire
 from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT, Management
 from dlq.connectors.activemq.look.jolokia import Jolokia, why_dead_letters
+from dlq.connectors.activemq.openwire.codec import commands
+from dlq.connectors.activemq.openwire.codec.messages import BYTES
+from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.plugin.description import ActiveMQBroker
+from dlq.connectors.activemq.republish import destination
+from dlq.connectors.activemq.stomp.codec import encode, headers_of
+from dlq.connectors.activemq.stomp.link import Link
 from dlq.connectors.base import Private, Target
+from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.headers.provenance import REHEARSAL
 from dlq.core.record import Record
@@ -36,6 +47,37 @@ _NO_MOVE = (
     "{}: Jolokia does not move messages out of {}, where the dead letters of a rehearsal lie; let its user "
     "execute moveMatchingMessagesTo and removeQueue (jolokia-access.xml)"
 )
+_DROPPED = (
+    "{}: a message that was refused in {} came to no dead-letter queue: a strategy or a plugin discards it, "
+    "or somebody else took it; a rehearsal could not tell what dies"
+)
+
+
+def _refuse_by_stomp(broker: ActiveMQBroker, queue: str, mark: str) -> None:
+    """Send a message, and refuse it. Raises BrokerError."""
+    with closing(Link(broker)) as link:
+        place = destination(Target("queue", queue), False)
+        link.send(encode("SEND", {**place, "persistent": "true", REHEARSAL: mark}))
+        link.request("SUBSCRIBE", {**place, "id": link.token, "ack": "client-individual"})
+        for frame in _first(lambda: link.receive(patience.PAUSE)):
+            link.request("NACK", {"id": headers_of(frame.head)["ack"]})
+
+
+def _refuse_by_openwire(broker: ActiveMQBroker, queue: str, mark: str) -> None:
+    """Do the same by OpenWire."""
+    with closing(OpenWireConnection(broker)) as connection:
+        writer, done = connection.writer, connection.new_receipt()
+        place, marks = commands.destination("queue", queue), commands.properties({REHEARSAL: mark}, {})
+        probe = commands.Letter(place, BYTES, None, marks, now() // 1000)
+        connection.send(writer.message(probe, None) + writer.consume(1, queue, 1, False, None, 0))
+        for letter in _first(lambda: connection.receive(patience.PAUSE)):
+            connection.send(writer.refuse(1, queue, letter.name, int(done)))
+            connection.wait_for(done)
+
+
+def _first(receive: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    """Return the first that comes, or nothing, in time."""
+    return next((came[:1] for _ in patience.tries(patience.REPLY, 0.0) if (came := receive())), ())
 
 
 class _Queues(Private):
@@ -54,11 +96,14 @@ class ArtemisPrivate(_Queues):
         self._management = management
 
     def make(self) -> None:
-        """Create both queues; what dies or expires in the one goes to the other."""
+        """Create both queues; what dies or expires in the one goes to the other, and neither drops any."""
         ask = self._management
-        settings = {"deadLetterAddress": self._dead, "expiryAddress": self._dead, "autoDeleteQueues": False}
-        ask.operate("addAddressSettings", self._name, json.dumps(settings))
+        settings = {
+            "deadLetterAddress": self._dead, "expiryAddress": self._dead, "autoDeleteQueues": False,
+            "addressFullMessagePolicy": "PAGE", "defaultRingSize": -1, "defaultLastValueQueue": False,
+        }  # fmt: skip
         for name in (self._dead, self._name):
+            ask.operate("addAddressSettings", name, json.dumps(settings))
             made = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True}
             ask.operate("createQueue", json.dumps(made), True)
         leads_to = ask.address_settings(self._name).get("deadLetterAddress")
@@ -70,7 +115,7 @@ class ArtemisPrivate(_Queues):
         names = {self._name, self._dead}
         for name in names:
             self._management.destroy(name)
-        self._management.operate("removeAddressSettings", self._name)
+            self._management.operate("removeAddressSettings", name)
         there = self._management.queues()
         if left := names if there is None else names & {*there}:
             raise BrokerError(_STILL_THERE.format(self._broker, ", ".join(sorted(left))))
@@ -79,14 +124,27 @@ class ArtemisPrivate(_Queues):
 class ClassicPrivate(_Queues):
     """See `Private`. The first message makes a queue."""
 
-    def __init__(self, jolokia: Jolokia, broker: str, name: str) -> None:
-        super().__init__(broker, name)
-        self._jolokia, self.makes_dead = jolokia, False
+    def __init__(self, broker: ActiveMQBroker, name: str) -> None:
+        super().__init__(broker.name, name)
+        self._jolokia, self._settings, self.makes_dead = Jolokia(broker, artemis=False), broker, False
+        self._mark = f"{name.split('.')[2]}-"
+
+    def make(self) -> None:
+        """Prove by a message of our own that what is given up there is found among the dead: no answer shows
+        a strategy, or a plugin, that drops it, and every copy would have passed."""
+        refuse = _refuse_by_openwire if is_openwire(self._settings) else _refuse_by_stomp
+        refuse(self._settings, self._name, self._mark)
+        for _ in patience.tries(patience.DEAD_LETTERED):
+            self.collect()
+            dead = self._jolokia.queues().get(self._dead)
+            if dead and dead.depth:
+                return self.remove()
+        raise BrokerError(_DROPPED.format(self._broker, self._name))
 
     def collect(self) -> Sequence[Record]:
         """Move what is marked out of all queues into which the broker dead-letters, by their names, too: when
         it starts again it has forgotten which these are."""
-        marked = f"{REHEARSAL} LIKE '{self._name.split('.')[2]}-%'"
+        marked = f"{REHEARSAL} LIKE '{self._mark}%'"
         for queue, facts in self._jolokia.queues().items():
             if queue in (self._name, self._dead) or not (facts.depth and why_dead_letters(queue, facts)):
                 continue

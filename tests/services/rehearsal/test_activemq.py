@@ -4,8 +4,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.brokers.activemq.broker import ARTEMIS
+from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import Place, on_all, on_classic
+from support.brokers.activemq.sending import place_on
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_activemq, rehearse
 from support.waiting import eventually
 
@@ -108,3 +109,39 @@ def test_what_died_behind_more_than_the_broker_shows_has_not_passed(stomp: Place
     private.collect()
     assert [record.body for record in stomp.drain(f"{name}.dead")] == [b"before a restart"]
     stomp.drain(full)
+
+
+BROKER = """<broker><destinationPolicy><policyMap><policyEntries>{}</policyEntries></policyMap>
+</destinationPolicy><plugins>{}</plugins></broker>"""
+OF_OURS = '<policyEntry queue="dlq.rehearsal.&gt;"><deadLetterStrategy>{}</deadLetterStrategy></policyEntry>'
+DISCARDS = {
+    "a strategy": (OF_OURS.format("<discarding/>"), ""),
+    "a plugin": ("", '<discardingDLQBrokerPlugin dropAll="false" dropOnly="dlq\\.rehearsal\\..*"/>'),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize("version", CLASSIC)
+@pytest.mark.parametrize("what", DISCARDS)
+def test_where_what_dies_is_dropped_nothing_is_rehearsed(version: str, what: str, tmp_path: Path) -> None:
+    xml = tmp_path / "activemq.xml"
+    xml.write_text(BROKER.format(*DISCARDS[what]))
+    with ActiveMq(version, f"xml={xml}") as broker:
+        place = place_on(broker)
+        for number, one in enumerate((place, place.by(url=f"tcp://127.0.0.1:{broker.openwire}"))):
+            private = one.connector.private(f"dlq.rehearsal.p{number}")
+            if what == "nothing":
+                private.make()
+            else:
+                with pytest.raises(BrokerError, match="came to no dead-letter queue"):
+                    private.make()
+            private.remove()
+            assert not [name for name in place.connector.queues.names() or () if "rehearsal" in name]
+
+
+@pytest.mark.parametrize("stomp_broker", [ARTEMIS], indirect=True)
+def test_what_dies_on_artemis_stays_where_other_queues_are_rings(stomp: Place, workspace: Workspace) -> None:
+    stomp.manage("addAddressSettings", "dlq.rehearsal.#", {"defaultRingSize": 1})
+    done = rehearse(workspace, f"queue:{stomp.queue}.work", FixedSome(stomp, {"stock"}))
+    stomp.manage("removeAddressSettings", "dlq.rehearsal.#")
+    assert fixed(done.document) == {*FAILURES} - {"stock"}

@@ -39,9 +39,9 @@ _BROKER_INFO, _CONSUMER_INFO, _REMOVE_INFO, _MESSAGE_ACK = 2, 5, 12, 22
 _MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _CONSUMER_ID, _PRODUCER_ID = (
     110, 111, 120, 121, 122, 123,
 )  # fmt: skip
-_DELIVERED_ACK, _STANDARD_ACK, _UNSET = 0, 2, -1
-"""MessageAck's DELIVERED_ACK_TYPE and STANDARD_ACK_TYPE; RemoveInfo.LAST_DELIVERED_UNSET: no delivery is
-counted."""
+_DELIVERED_ACK, _POISON_ACK, _STANDARD_ACK, _UNSET = 0, 1, 2, -1
+"""MessageAck's DELIVERED_ACK_TYPE, POSION_ACK_TYPE and STANDARD_ACK_TYPE; RemoveInfo.LAST_DELIVERED_UNSET: no
+delivery is counted."""
 _DESTINATIONS = {"queue": 100, "topic": 101, "temp-queue": 102, "temp-topic": 103}
 _STEPS = {"begin": 0, "commit": 2, "rollback": 4}
 """TransactionInfo.BEGIN, COMMIT_ONE_PHASE and ROLLBACK."""
@@ -301,6 +301,10 @@ class Writer:
     def delivery_ack(self, number: int, queue: str, name: bytes) -> bytes:
         """MessageAck that says that a message has come, and acknowledges nothing."""
         return self._ack(_DELIVERED_ACK, number, queue, [name], 0)
+
+    def refuse(self, number: int, queue: str, name: bytes, receipt: int) -> bytes:
+        """MessageAck that gives a message up."""
+        return self._ack(_POISON_ACK, number, queue, [name], receipt)
 
     def _ack(self, kind: int, number: int, queue: str, names: Sequence[bytes], receipt: int) -> bytes:
         return _command(
