@@ -43,7 +43,7 @@ _BROKERS = {
 }
 """Whether it is Artemis -> its brokers, and what they call the list of their queues."""
 _NO_BROKER = "it shows no queue, and no broker that has none; is it this broker's?"
-_SEVERAL = "its JVM has several brokers, and nothing tells which of them is this one; leave it out"
+_SEVERAL = "its JVM has several brokers, and nothing shows which of them is this one; leave it out"
 _BROKER_NAME = re.compile(r"\bbroker(?:Name)?=[^,]+")
 _ARTEMIS_READ = (
     "Name", "MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAcknowledged", "Address",

@@ -49,7 +49,7 @@ _NO_MOVE = (
 )
 _DROPPED = (
     "{}: a message that was refused in {} came to no dead-letter queue: a strategy or a plugin discards it, "
-    "or somebody else took it; a rehearsal could not tell what dies"
+    "or another consumer took it; a rehearsal could not tell what dies"
 )
 
 

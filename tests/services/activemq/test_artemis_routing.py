@@ -148,6 +148,11 @@ def test_an_id_that_is_used_up_proves_no_arrival(sender: Place) -> None:
     assert lost
     assert {again[number].outcome for number in lost} == {"in_doubt"}
     assert "not at its target" in (again[max(lost)].detail or "")
+    by_another = [letters[max(lost)]]
+    [doubtful] = published(sender, f"{news}.2", by_another)
+    assert (doubtful.outcome, "clearDuplicateIdCache" in (doubtful.detail or "")) == ("in_doubt", True)
+    sender.manage("clearDuplicateIdCache", resource=f"address.{news}")
+    assert [one.outcome for one in published(sender, f"{news}.3", by_another)] == ["confirmed"]
 
 
 @on_artemis

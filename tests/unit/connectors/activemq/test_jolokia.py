@@ -27,7 +27,7 @@ TROUBLES = {
     "a policy that forbids to read": (200, FORBIDDEN, AccessDenied, "forbids to read"),
     "the agent of something else": (200, NOT_THERE, Unreachable, "no broker that has none; is it this"),
     "one that fails": (200, FAILING, Unreachable, "no broker that has none; is it this"),
-    "one of several brokers": (200, SEVERAL, Unreachable, "several brokers, and nothing tells which"),
+    "one of several brokers": (200, SEVERAL, Unreachable, "several brokers, and nothing shows which"),
     "one that hides": (200, HIDING, Unreachable, "no broker that has none; is it this"),
 }
 
