@@ -38,10 +38,10 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4070, "connectors": 33070, "archive": 4495, "capture": 1025, "replay": 7805, "analyzers": 9955,
-    "reports": 3695, "operations": 4835, "web": 4060, "cli": 4460, "connectors/activemq": 9210,
+    "core": 4070, "connectors": 33170, "archive": 4495, "capture": 1025, "replay": 7865, "analyzers": 9965,
+    "reports": 3695, "operations": 4835, "web": 4060, "cli": 4460, "connectors/activemq": 9290,
     "connectors/amqp10": 1645, "connectors/kafka": 4650, "connectors/rabbitmq": 8170,
-    "connectors/rocketmq": 5040, "analyzers/groups": 2790, "analyzers/rules": 4105, "analyzers/spark": 1045,
+    "connectors/rocketmq": 5065, "analyzers/groups": 2800, "analyzers/rules": 4105, "analyzers/spark": 1045,
     "replay/ledger": 1830,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
@@ -279,7 +279,8 @@ def test_the_page_names_files_that_are_there(path: str) -> None:
 
 
 PRIVATE = re.compile(
-    r"(?<!self)\._(?!_|replace|asdict|fields|make\b)\w|setattr\(\S+\s\"_(?!_)|^from dlq\S+ import .*\b_\w",
+    r"(?<!self)(?<!KafkaError)\._(?!_|AMQ_|replace|asdict|fields|make\b)\w"
+    r"|setattr\(\S+\s\"_(?!_)|^from dlq\S+ import .*\b_\w",
     re.M,
 )
 """Where a test reads, patches or imports a private name."""
@@ -287,4 +288,4 @@ PRIVATE = re.compile(
 
 def test_tests_use_ever_fewer_private_names() -> None:
     """What a test has to set is a row of `patience.py` or a public bound: this number only falls."""
-    assert sum(len(PRIVATE.findall(path.read_text("utf-8"))) for path in modules("tests")) <= 106
+    assert sum(len(PRIVATE.findall(path.read_text("utf-8"))) for path in modules("tests")) <= 90
