@@ -276,7 +276,7 @@ class _Sender:
         letter is sent once more; when the connection ends with it again it is refused, and the rest goes.
         Where nobody tells, it stays in doubt, and the rest goes.
         """
-        letters = self._shared.bounds.before(self._broker, self._connector, own)
+        letters = self._shared.bounds.note_first(self._broker, self._connector, own)
         while lost := self._send_some(letters):
             again = self._not_kept(lost)
             if again is None:

@@ -40,7 +40,7 @@ class Bounds:
             found[letter.broker][letter.target] += letter.number in numbers
         return found
 
-    def before(self, broker: str, connector: Connector, letters: Iterator[Letter]) -> Iterator[Letter]:
+    def note_first(self, broker: str, connector: Connector, letters: Iterator[Letter]) -> Iterator[Letter]:
         """Yield the letters for a broker, each when it is noted where its target ended before."""
         noted = self._noted[broker]
         while some := [*islice(letters, _AT_ONCE)]:
