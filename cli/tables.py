@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 _GAP = 2
 _SHORTEST = 12
 """No text is made narrower than this, which of an id still addresses its letter."""
-_GOES_FIRST = ("pull_id", "segments", "seconds", "recaptured")
+_GOES_FIRST = ("pull_id", "segments", "seconds", "recaptured", "oldest", "first")
 """Columns that people miss least."""
-_WRAPS = ("when", "where", "why")
-"""Sentences and conditions, which half say something else: they go on in the next line."""
+_WRAPS = ("when", "where", "why", "progress")
+"""Sentences, conditions and states, which half say something else: they go on in the next line."""
 _LINE = 24
 """What wraps gives way first, down to this."""
 _NUMBER = re.compile(r"[-+]?[0-9.,]{0,20}%?")

@@ -187,11 +187,11 @@ def _draw(context: Context, rows: "Sequence[Row]") -> None:
             "owner": row["owner"],
             "waiting": row["waiting"],
             "letters": row["letters"],
-            "first": _minute(row["first"]),
-            "last": _minute(row["last"]),
-            "oldest": _minute(row["oldest"]),
             "what": describe(row),
             "in": place_of(row),
+            "last": _minute(row["last"]),
+            "first": _minute(row["first"]),
+            "oldest": _minute(row["oldest"]),
             "note": row["note"],
         }
         for row in rows
@@ -201,7 +201,7 @@ def _draw(context: Context, rows: "Sequence[Row]") -> None:
 
 
 def _minute(moment: str | None) -> str:
-    return (moment or "")[:16].replace("T", " ")
+    return (moment or "")[5:16].replace("T", " ")
 
 
 def _draw_one(context: Context, document: dict[str, Any]) -> None:

@@ -69,6 +69,8 @@ NAMES = [f"column{number}" for number in range(70)]
     (30, ["a", "b"], ["8" * 20, "9" * 20], "8" * 20, "left out: b"),
     (34, ["a", "none", "c"], [LONG, "", "1"], f"{LONG}  1", "left out: none"),
     (25, ["source", "pull_id", "left"], ["orders", "p" * 12, "3"], "orders  3", "left out: pull_id"),
+    (30, ["what", "last", "oldest"], [LONG, *["11-30 17:48"] * 2], f"{'a' * 16}…  11-30 17:48",
+        "shortened: what; left out: oldest"),
     (30, ["a", "b"], ["漢" * 30, "1"], f"{'漢' * 13}…  1", "shortened: a"),
     (20, NAMES, ["x"] * 70, "x        x", f"left out: {', '.join(NAMES[2:7])} and 63 more"),
 ])  # fmt: skip
