@@ -92,5 +92,7 @@ def _show(context: Context, document: Mapping[str, Any], plan: str) -> None:
         )
     if document["removed"]:
         out(for_terminal(f"removed: {document['place']}, {document['dead_place']}"), soft_wrap=True)
+    if any(0 < one["sent"] == one["hung"] for one in failures):
+        out("\nWhere all hung, start the fixed consumer on the private place while a rehearsal waits.")
     if any(0 < one["sent"] == one["passed"] for one in failures):
         out(f"\nNext: dlq replay plan --rehearsed {plan}")

@@ -31,6 +31,10 @@ _STOPPED = {
     "sent_elsewhere": "went elsewhere by another plan",
 }
 """Why a key does not go on; another word is the letter's state."""
+_DECIDE = """\
+The broker can't prove more. Find them: dlq ls --where "replay_state = 'in_doubt'"
+Look at the consumer, then decide for each letter (--sent ID, --not-sent ID, --hold ID)
+or for all of them (--all-sent, --all-not-sent, --all-hold)."""
 
 
 def show_plan(context: Context, made: Made) -> None:
@@ -45,7 +49,7 @@ def show_plan(context: Context, made: Made) -> None:
     if header.reason:
         out(block_for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
     _section(context, "goes to", header.targets, {name: _read_by(header, name) for name in header.targets})
-    _section(context, "targets named only by the letters themselves", header.told_by_letters, {})
+    _section(context, "targets that only the letters name: check them", header.told_by_letters, {})
     _section(context, "stripped", header.stripped, {})
     _section(context, "left out", header.left_out, LEFT_OUT)
     if header.superseded:
@@ -101,13 +105,25 @@ def _section(context: Context, title: str, counts: Mapping[str, int], notes: Map
         context.console.print(f"             and {len(counts) - _MOST_ROWS:,} more")
 
 
-def show_states(context: Context, document: Mapping[str, Any]) -> None:
+def show_run(context: Context, document: Mapping[str, Any]) -> None:
+    """Show what an apply has sent, and how the plan stands now."""
+    sent, seconds = document["sent"], document["seconds"]
+    out = context.console.print
+    out(f"Plan {document['plan']}: {sent:,} sent, {document['skipped']:,} already in the ledger")
+    if seconds:
+        out(f"{human_seconds(seconds)}, {sent / seconds:,.0f} a second")
+    _show_states(context, document)
+
+
+def show_status(context: Context, document: Mapping[str, Any]) -> None:
+    """Show how a plan stands."""
+    context.console.print(f"Plan {document['plan']}: {sum(document['states'].values()):,} letters")
+    _show_states(context, document)
+
+
+def _show_states(context: Context, document: Mapping[str, Any]) -> None:
     """Show the states of a plan, and what to do next."""
     states: Mapping[str, int] = document["states"]
-    plan, sent = document["plan"], document["sent"]
-    context.console.print(f"Plan {plan}: {sent:,} sent, {document['skipped']:,} already in the ledger")
-    if seconds := document["seconds"]:
-        context.console.print(f"{human_seconds(seconds)}, {sent / seconds:,.0f} a second")
     _section(context, "states", {state: count for state, count in states.items() if count}, {})
     for step in document.get("steps", ()):
         seen = IN_WORDS[step["evidence"]]
@@ -166,16 +182,14 @@ def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
 
 def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
     """Show what reconcile found out."""
-    counts = document["resolved"]
-    context.console.print(
-        f"Plan {document['plan']}: {counts['sent']:,} were sent, {counts['not_sent']:,} were not, "
-        f"{counts['unknown']:,} are still in doubt, {document['held']:,} are set aside"
-    )
+    counts, held = document["resolved"], document["held"]
+    aside = f", {held:,} are set aside" if held else ""
+    doubt = f"{counts['unknown']:,} are still in doubt"
+    found = f"{counts['sent']:,} arrived, {counts['not_sent']:,} did not, {doubt}"
+    told = found if any(counts.values()) else "no letter is in doubt"
+    context.console.print(f"Plan {document['plan']}: {told}{aside}")
     if counts["unknown"]:
-        context.console.print(
-            "\nThe broker can't prove more. Look at the consumer, then decide for each letter (--sent ID, "
-            "--not-sent ID, --hold ID)\nor for all of them (--all-sent, --all-not-sent, --all-hold)."
-        )
+        context.console.print(f"\n{_DECIDE}", soft_wrap=True)
     elif counts["not_sent"]:
         context.console.print(f"\nNext: dlq replay apply {document['plan']}")
 

@@ -46,7 +46,7 @@ def show_came_back(context: Context, found: Sequence[Mapping[str, Any]]) -> None
     """Show letters of a replay that died again, a line a letter."""
     if not found:
         return
-    context.console.print("\ncame back")
+    context.console.print("\ncame back, the newest")
     for one in found:
         line = (
             f"  {one['record_id'][:12]}  {one['cause'] or 'not classified'}  {for_terminal(one['failure'])}"

@@ -157,5 +157,8 @@ def _still_queued(document: Document) -> list[str]:
 
 
 def _doubts(counts: Mapping[str, int]) -> list[str]:
-    said = {"in_doubt": "in doubt: reconcile their plans first", "sending": "on the way, if an apply goes on"}
+    said = {
+        "in_doubt": "in doubt: reconcile their plans first",
+        "sending": "being sent, or in doubt if no apply runs",
+    }
     return [f"{_plural(counts[name], 'letter')} {words}." for name, words in said.items() if counts[name]]

@@ -25,12 +25,9 @@ if TYPE_CHECKING:
     import duckdb
 
 
-_RISKY = "select plan, count(*) as replays from replays where state in ('in_doubt', 'sending') group by plan"
-
-
 _STEPS = (
-    (("in_doubt", "sending"), f'dlq query "{_RISKY}"',
-        "{letters} may or may not have arrived: once no apply goes on, reconcile their plans"),
+    (("in_doubt", "sending"), "dlq replay status",
+        "{letters} may or may not have arrived: once no apply runs, dlq replay reconcile PLAN"),
     (("no_verdict",), "dlq analyze",
         "{letters} without a verdict of an analysis; plans and thresholds rest on those"),
     (("replay",), "dlq replay plan --where \"advice = 'replay'\"",

@@ -18,7 +18,7 @@ _FOR_EYES = (
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
 _shown_how = partial(typer.Option, rich_help_panel="How they are shown")
-_EMPTY = "the archive is empty: dlq pull or dlq import fills it"
+_EMPTY = "the archive {} is empty: dlq pull or dlq import fills it"
 _Columns = Annotated[
     str | None,
     _shown_how(
@@ -70,7 +70,7 @@ def ls(
     wanted = letters.LettersWanted(selection, chosen, most, order=order)
     page = letters.list_letters(context.workspace, wanted)
     if (first := next(page.rows, None)) is None:
-        context.say(_EMPTY if selection.is_all else "no letters")
+        context.say(_EMPTY.format(context.workspace.store.location) if selection.is_all else "no letters")
     shown = chain([first] if first else [], page.rows)
     if for_eyes:
         found = [dict(zip(_FOR_EYES, row, strict=True)) for row in shown]
@@ -94,6 +94,7 @@ def _draw(context: Context, letters: Sequence[Mapping[str, Any]]) -> None:
     from dlq.core.text import for_terminal
 
     left_out = {"state"} - set(letters[0] if letters else ())
+    left_out |= set() if any(letter["replay_state"] for letter in letters) else {"replay_state"}
     left_out |= set(_WHERE_WIDE) if context.console.width < _WIDE_FROM else set()
     shown = {name: text for name, text in _SHOWN.items() if name not in left_out}
     texts = [[for_terminal(text(letter)) for text in shown.values()] for letter in letters]
@@ -119,12 +120,12 @@ _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "source": _plain("source"),
     "cause": lambda letter: mark_doubt(letter["cause"] or "", letter["proof"]),
     "failure": _failure,
+    "replay_state": _plain("replay_state"),
     "state": _plain("state"),
     "advice": _plain("advice"),
     "attempts": _plain("attempts"),
-    "replay_state": _plain("replay_state"),
 }
 """For eyes, the most telling first: a prefix that still addresses its letter, a moment without its year, the
 class without its package."""
-_WHERE_WIDE = ("advice", "attempts", "replay_state")
+_WHERE_WIDE = ("advice", "attempts")
 _WIDE_FROM = 110

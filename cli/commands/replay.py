@@ -233,7 +233,7 @@ def _apply(
 ) -> int:
     """Apply a plan, in growing steps where it is said how much of one may die again, and show it beside
     `more`."""
-    from dlq.cli.replay_output import show_states
+    from dlq.cli.replay_output import show_run
     from dlq.operations.replays.applying import apply_plan
     from dlq.operations.replays.plans import is_in_order
 
@@ -249,7 +249,7 @@ def _apply(
     else:
         done = apply_plan(workspace, plan)
     document = {**more, **done.document}
-    context.emit(document, lambda: show_states(context, document))
+    context.emit(document, lambda: show_run(context, document))
     return done.code
 
 
@@ -266,7 +266,7 @@ def status(
 
     Example: dlq replay status
     """
-    from dlq.cli.replay_output import show_plans, show_states
+    from dlq.cli.replay_output import show_plans, show_status
     from dlq.operations.replays.applying import code_of_states
     from dlq.operations.replays.plans import list_plans, read_replay_status
 
@@ -278,7 +278,7 @@ def status(
             raise found.damaged[0]
         return ExitCode.DONE
     document = read_replay_status(context.workspace, plan)
-    context.emit(document, lambda: show_states(context, document))
+    context.emit(document, lambda: show_status(context, document))
     stopped = ExitCode.PARTLY if document["stopped_keys"] else ExitCode.DONE
     return worst(code_of_states(document["states"]), stopped)
 

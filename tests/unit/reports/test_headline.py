@@ -61,7 +61,8 @@ def test_the_other_incidents_are_counted() -> None:
 
 
 @each_row(("state", "said"), [
-    ("in_doubt", "in doubt: reconcile their plans first."), ("sending", "on the way, if an apply goes on."),
+    ("in_doubt", "in doubt: reconcile their plans first."),
+    ("sending", "being sent, or in doubt if no apply runs."),
 ])  # fmt: skip
 def test_what_is_on_the_way_is_not_called_in_doubt(state: str, said: str) -> None:
     known = document()
