@@ -96,9 +96,11 @@ class Workspace:
             if name not in known:
                 listed = f"configured are: {', '.join(known)}" if known else "none is configured"
                 raise UsageError(f"unknown source {name!r}{suggest(name, known)}; {listed}; check its name")
+        if not known and self.settings.brokers:
+            raise UsageError("no source is configured; run dlq discover --write, which adds them")
         if not known:
             raise UsageError(
-                "no sources are configured; run dlq init, or dlq discover --write, which adds them"
+                "no source is configured; go to the folder of dlq.toml, or name it with -c; or run dlq init"
             )
         return [known[name] for name in dict.fromkeys(names or known)]
 

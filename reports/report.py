@@ -66,7 +66,7 @@ def make(
     """
     analysis = analyses.latest(store)
     if analysis is None and not any(manifest.rows for manifest in manifests.list_committed(store)):
-        raise NoLetters("no analysis yet: run dlq analyze")
+        raise NoLetters(f"the archive {store.location} is empty: dlq pull or dlq import fills it")
     if before is not None:
         before = _find_analysis(store, before)
     masker = None if mask is None else Masker(mask)

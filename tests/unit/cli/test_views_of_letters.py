@@ -55,6 +55,16 @@ def test_ls_shows_cause_and_failure_on_a_narrow_terminal(dlq: Dlq, monkeypatch: 
     assert rows[-1].split() == ["0" * 12, "01-01", "00:01", "orders", "expired"]
 
 
+def test_ls_shows_on_a_narrow_terminal_what_became_of_replays(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert dlq("dismiss", LETTERS[0].record_id, "--reason", "test")[0] == 0
+    head, *rows = dlq("-o", "table", "ls")[1].splitlines()
+    assert head.split()[-1] == "replay_state"
+    assert rows[-1].split()[-1] == "dismissed"
+
+
 @pytest.mark.parametrize(
     ("kind", "failure"), [("rabbitmq", "rejected by the consumer in orders"), ("activemq", "in orders")]
 )
@@ -137,8 +147,11 @@ def test_a_report_before_any_analysis(dlq: Dlq, tmp_path: Path, monkeypatch: pyt
         assert (code, "no_verdict" in out) == (0, True)
     refused = "dlq: --fail-on needs an analysis, and there is none: run dlq analyze\n"
     assert dlq("report", "--fail-on", "total > 0") == (2, "", refused)
-    monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
-    assert dlq("report")[::2] == (2, "dlq: no analysis yet: run dlq analyze\n")
+    empty = str(tmp_path / "empty")
+    monkeypatch.setenv("DLQ_ARCHIVE", empty)
+    told = f"the archive {empty} is empty: dlq pull or dlq import fills it\n"
+    assert dlq("report")[::2] == (2, f"dlq: {told}")
+    assert told in dlq("ls")[2]
 
 
 def test_show_gives_everything_as_json(dlq: Dlq) -> None:

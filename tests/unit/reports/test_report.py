@@ -164,7 +164,7 @@ def test_a_limit_is_read_from_what_a_pull_learned(topology: dict[str, Any], limi
 
 
 def test_an_analysis_that_is_not_there_is_told(store: LocalStore, empty: LocalStore) -> None:
-    with pytest.raises(UsageError, match="no analysis yet: run dlq analyze"):
+    with pytest.raises(UsageError, match="is empty: dlq pull or dlq import fills it"):
         report.make(empty)
     with pytest.raises(UsageError, match=f"no analysis '20250101'.*{EARLIER}"):
         report.make(store, before="20250101")
