@@ -19,6 +19,8 @@ from dlq.reports.letters.letter_text import ADVICE_STYLES
 _WIDE_FROM = 110
 _STANDS = 24
 """So wide may be a state and who has it."""
+_BESIDE_BAR = 41
+"""What all columns of the causes but the name and the bar take."""
 
 
 def render(console: Console, document: Document) -> None:
@@ -41,13 +43,20 @@ def _safe(value: Any) -> str:
 
 def _causes(document: Document, width: int) -> RenderableType | None:
     table = _table("cause", ">letters", ">share", "", "since")
-    bar = max(10, min(40, width - 66))
+    longest = max((len(_safe(row["name"])) for row in document["causes"]), default=0)
+    bar = max(5, min(40, width - longest - _BESIDE_BAR))
     for row in document["causes"]:
         full = Text("█" * max(1, round(bar * row["share"])), style="cyan")
         table.add_row(
-            _safe(row["name"]), f"{row['letters']:,}", f"{row['share']:.1%}", full, minutes(row["first"])
+            _safe(row["name"]), f"{row['letters']:,}", f"{row['share']:.1%}", full, _first_death(row, width)
         )
     return table if table.row_count else None
+
+
+def _first_death(row: Document, width: int) -> str:
+    """Return when the first letter of a row died, without the year where there is little room."""
+    since = minutes(row["first"])
+    return since if width >= _WIDE_FROM or not row["first"] else since[5:]
 
 
 def _incidents(document: Document, _width: int) -> RenderableType | None:
@@ -89,11 +98,10 @@ def _fingerprints(document: Document, width: int) -> RenderableType | None:
         said = Text.assemble(
             (_safe(name.rpartition(".")[2]), "red"), f": {_safe(message)}" if message else ""
         )
-        since = minutes(row["first"])
         table.add_row(
             f"{row['letters']:,}",
             _safe(row["example"])[:12],
-            since if width >= _WIDE_FROM or not row["first"] else since[5:],
+            _first_death(row, width),
             *([shorten(_safe(stands(row)), _STANDS)] if has_lives else []),
             said,
         )

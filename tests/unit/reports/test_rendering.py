@@ -96,6 +96,8 @@ def test_the_report_fits_eighty_columns_but_for_what_is_copied(store: LocalStore
     terminal.render(console, document)
     lines = console.file.getvalue().split("\nNext\n")[0].splitlines()  # type: ignore[attr-defined]  # StringIO
     assert max(map(len, lines)) <= 80
+    causes = lines[lines.index("Causes") + 2 : lines.index("When") - 1]
+    assert [line for line in causes if not line[2:3].strip()] == []  # no date goes on in the next line
 
 
 def test_a_header_of_several_lines_keeps_them_in_the_page(store: LocalStore) -> None:
