@@ -149,7 +149,12 @@ def _step(context: Context, config: Path, title: str, words: list[str]) -> int:
 
 def _announce(context: Context, title: str, words: list[str]) -> None:
     context.console.print(f"\n# {title}", style="bold cyan")
-    context.console.print(f"$ dlq {shlex.join(words)}", style="bold")
+    context.console.print(f"$ dlq {' '.join(map(_quote, words))}", style="bold")
+
+
+def _quote(word: str) -> str:
+    """Quote a word for the shell as a person would: double quotes around single ones."""
+    return f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word)
 
 
 def _latest_plan(config: Path) -> str:
