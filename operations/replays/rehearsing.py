@@ -158,9 +158,7 @@ def _perform(
     stage.private.make()
     place = stage.private.target
     workspace.listener.warn(_WARNING)
-    workspace.listener.say(
-        f"{len(copies):,} copies go to {place}; what dies has to come to {stage.dead_place}"
-    )
+    workspace.listener.say(f"{len(copies):,} copies go to {place}; what dies must go to {stage.dead_place}")
     for how in stage.private.point:
         workspace.listener.say(f"  {how}")
     sent = _send(workspace, stage, copies)

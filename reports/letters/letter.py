@@ -77,7 +77,7 @@ def list_way(letter: Mapping[str, Any]) -> Iterator[tuple[str | None, str, str]]
     for death in reversed(letter["deaths"] or []):
         yield death["time"], _times(death), _describe_death(death)
     if not letter["deaths"]:
-        yield letter["dead_at"], end_of(letter), letter["origin"] or ""
+        yield letter["dead_at"], end_of(letter), f"in {letter['origin']}" if letter["origin"] else ""
     count = letter["attempts"]
     attempts = "" if count is None else f", {count} delivery {'attempt' if count == 1 else 'attempts'}"
     yield None, "lies in", f"{letter['dead_letter_queue'] or ''} on {letter['broker'] or ''}{attempts}"

@@ -30,7 +30,7 @@ def render(console: Console, letter: Document, body: Preview) -> None:
     trace = stack.trace_of(letter)
     console.print(_head(letter), soft_wrap=True)
     for title, content in (
-        ("The way it went", _way(letter)),
+        ("Path", _way(letter)),
         ("Exception", _exception(letter, trace)),
         ("Duplicates", _duplicates(letter["duplicates"])),
         ("Transaction", _transactions(letter["transactions"])),

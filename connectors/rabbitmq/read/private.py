@@ -16,7 +16,7 @@ _DENIED = (
     "a rehearsal makes, fills, reads and deletes dlq.rehearsal.*; grant configure, write and read on dlq.*"
 )
 _POINT = (
-    'Spring: @RabbitListener(queues = "{0}"), with default-requeue-rejected=false: else it fails for ever',
+    'Spring: @RabbitListener(queues = "{0}"), with default-requeue-rejected=false: else it never stops',
     'MassTransit: ReceiveEndpoint("{0}", e => {{ e.ConfigureConsumeTopology = false;',
     '    e.SetQueueArgument("x-dead-letter-exchange", "");',
     '    e.SetQueueArgument("x-dead-letter-routing-key", "{1}");',
