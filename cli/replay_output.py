@@ -45,7 +45,7 @@ def show_plan(context: Context, made: Made) -> None:
     counts = ((name, made.document[name]) for name in ("edited", "unwrapped"))
     changed = "".join(f", {count:,} of them {name}" for name, count in counts if count)
     order = f", {_IN_ORDER[header.in_order]}" if header.in_order else ""
-    out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}{order}")
+    out(f"Plan {header.plan}: {_count(header.letters)}{changed}{pace}{order}")
     if header.reason:
         out(block_for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
     _section(context, "goes to", header.targets, {name: _read_by(header, name) for name in header.targets})
@@ -74,6 +74,10 @@ def show_plan(context: Context, made: Made) -> None:
         out(f"Next: dlq replay apply {header.plan}")
     else:
         out("Nothing to send. Next: dlq ls, or choose other letters with --where")
+
+
+def _count(letters: int) -> str:
+    return "1 letter" if letters == 1 else f"{letters:,} letters"
 
 
 def _read_by(header: Header, target: str) -> str:
@@ -117,7 +121,7 @@ def show_run(context: Context, document: Mapping[str, Any]) -> None:
 
 def show_status(context: Context, document: Mapping[str, Any]) -> None:
     """Show how a plan stands."""
-    context.console.print(f"Plan {document['plan']}: {sum(document['states'].values()):,} letters")
+    context.console.print(f"Plan {document['plan']}: {_count(sum(document['states'].values()))}")
     _show_states(context, document)
 
 

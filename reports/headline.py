@@ -107,7 +107,7 @@ def _state(row: Document) -> str:
 def _period(row: Document, today: str) -> str:
     """Say when a failure was, in short dates; nothing where only times of publishing are known."""
     if not row["dated"]:
-        return ", nobody knows when"
+        return ", time unknown"
     start, end = _brief(row["start"], today), _brief(row["end"], row["start"])
     return f" since {start} UTC" if row["ongoing"] else f" from {start} to {end} UTC"
 

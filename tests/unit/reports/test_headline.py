@@ -41,7 +41,7 @@ EXPIRED = {"exception_class": None, "cause": "expired"}
      f"{_GATEWAY} from 11-20 16:13 to 16:53 UTC: {_WHO}; over."),
     ({"start": "2025-12-31T23:13:07Z", "end": "2026-01-01T00:53:01Z"},
      f"{_GATEWAY} from 2025-12-31 23:13 to 2026-01-01 00:53 UTC: {_WHO}; over."),
-    ({"dated": False}, f"{_GATEWAY}, nobody knows when: {_WHO}."),
+    ({"dated": False}, f"{_GATEWAY}, time unknown: {_WHO}."),
     ({"exception_message": "refused\n\tat Frame"}, f"refused {_WHEN}."),
     ({"exception_message": ""}, f"SocketTimeoutException {_WHEN}."),
     ({"exception_message": "x" * 200}, f"{'x' * 119}… {_WHEN}."), (EXPIRED, f"expired in orders {_WHEN}."),
