@@ -122,8 +122,8 @@ _HINTS: Mapping[int, str] = {
 def _hint(error: KafkaError) -> str:
     return _HINTS.get(
         error.code(),
-        "is it up, does it want TLS (kafka+ssl://) or a user where url has none, and has it room for more "
-        "connections (max.connections, max.connections.per.ip)?",
+        "it may want TLS (kafka+ssl://) or a user, or have no room for more connections (max.connections, "
+        "max.connections.per.ip)",
     )
 
 
