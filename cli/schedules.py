@@ -197,6 +197,7 @@ spec:
 {limit}      template:
         spec:
           restartPolicy: Never
+          securityContext: {{fsGroup: 10001}}
           containers:
             - name: dlq
               image: {image}

@@ -159,6 +159,8 @@ def test_kubernetes_accepts_the_cron_job(every: str, limit: float | None) -> Non
     kubernetes_validate.validate(job, "1.31", strict=True)
     assert job["metadata"]["name"].startswith("dlq-night-ly-1-")
     assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"fsGroup": 10001}, "the image's user may write into the claim"
     assert seconds_between_runs(job["spec"]["schedule"]) == {schedules.seconds(every)}
 
 
