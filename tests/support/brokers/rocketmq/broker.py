@@ -29,6 +29,7 @@ from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
 from support.brokers.started import Started, run_until_ended
 from support.jvm import QUICK, compiled
+from support.ports import BLOCKS, free_ports
 from support.waiting import PATIENCE, STARTUP
 
 from dlq.connectors.rocketmq.link import lenient_json
@@ -37,8 +38,8 @@ from dlq.connectors.rocketmq.link.remoting import RequestCode
 
 PROGRAMS = Path(__file__).resolve().parent
 """Where the Java programs of the tests lie."""
-PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
-"""Below those that the system gives to outgoing connections."""
+PORTS = (free_ports(1, BLOCKS)[0] for _ in itertools.count())
+"""Ten apart: a broker listens on the next one, too, and on that two below."""
 _OPEN = [
     argument
     for package in ("java.nio", "java.util", "java.lang", "jdk.internal.ref", "sun.nio.ch")
