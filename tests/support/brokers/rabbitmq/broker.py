@@ -209,12 +209,12 @@ class Node(Started):
                     yield int(path.parent.name)
 
     def _end_the_rest(self) -> None:
-        """epmd never ends by itself."""
-        for end in (signal.SIGTERM, signal.SIGKILL):
+        """epmd never ends by itself. Until it is gone its port is taken."""
+        for end, seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, PATIENCE)):
             for pid in self._own():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, end)
-            deadline = time.monotonic() + 1
+            deadline = time.monotonic() + seconds
             while list(self._own()) and time.monotonic() < deadline:
                 time.sleep(0.05)
 
