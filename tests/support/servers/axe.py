@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import tarfile
+import tempfile
 from base64 import b64encode
 from hashlib import sha512
 from pathlib import Path
@@ -25,7 +26,9 @@ def read_axe() -> str:
         _CACHE.mkdir(parents=True, exist_ok=True)
         version = _PACKAGE.removesuffix(".tgz").removeprefix("axe-core-")
         fetch = ["npm", "pack", f"axe-core@{version}", "--silent"]
-        subprocess.run(fetch, cwd=_CACHE, check=True, capture_output=True, timeout=PATIENCE)
+        with tempfile.TemporaryDirectory(dir=_CACHE) as work:  # another worker may read it meanwhile
+            subprocess.run(fetch, cwd=work, check=True, capture_output=True, timeout=PATIENCE)
+            Path(work, _PACKAGE).rename(package)
     assert b64encode(sha512(package.read_bytes()).digest()).decode() == _SHA512
     with tarfile.open(package) as content:
         member = content.extractfile("package/axe.min.js")
