@@ -192,5 +192,5 @@ def browsing(address: str) -> Iterator[Page]:
     """A browser that has opened the printed address."""
     with chromium() as page:
         page.call("Page.navigate", url=address)
-        eventually(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
+        eventually(lambda: page.shows("location.search === '' && document.title") == "Now – dlq")
         yield page

@@ -75,7 +75,7 @@ class Page:
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **screen)
         self.call("Page.navigate", url=url)
-        eventually(lambda: self.run("document.readyState === 'complete' && location.href") == url)
+        eventually(lambda: self.shows("document.readyState === 'complete' && location.href") == url)
 
     def run(self, expression: str) -> Any:
         """The value of a JavaScript expression; a promise is awaited."""
@@ -83,6 +83,13 @@ class Page:
         answer = self.call("Runtime.evaluate", expression=expression, **how)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def shows(self, expression: str) -> Any:
+        """The same; None while a page is being left, or what is asked for is not there."""
+        try:
+            return self.run(expression)
+        except AssertionError:
+            return None
 
     def press(self, key: str, text: str = "") -> None:
         """One key, as a keyboard sends it; `text`: what it writes."""

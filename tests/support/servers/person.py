@@ -43,24 +43,17 @@ class Person:
         self.browser.run("document.body.dataset.before = 'yes'")
         assert self.browser.run(_CLICK.format(text=text)), f"nothing says {text!r}:\n{self.text}"
         came = "document.readyState === 'complete' && !document.body.dataset.before && location.pathname"
-        eventually(lambda: re.match(leads_to, str(self.shows(came))))
-
-    def shows(self, expression: str) -> object:
-        """The value of an expression of JavaScript; None while a page is being left."""
-        try:
-            return self.browser.run(expression)
-        except AssertionError:
-            return None
+        eventually(lambda: re.match(leads_to, str(self.browser.shows(came))))
 
     def until(self, expression: str) -> None:
         """Wait until an expression of JavaScript is true."""
-        eventually(lambda: self.shows(expression))
+        eventually(lambda: self.browser.shows(expression))
 
     def tab_to(self, text: str) -> int:
         """Tab until what says this has the focus; how often."""
         for times in range(1, 201):
             self.browser.press("Tab")
-            if self.browser.run(_FOCUSED) == text:
+            if self.browser.shows(_FOCUSED) == text:
                 return times
         raise AssertionError(f"no way by keyboard to {text!r}")
 
@@ -81,7 +74,7 @@ class Person:
         found: list[re.Match[str]] = []
 
         def looks() -> bool:
-            text = str(self.shows("document.body.innerText"))
+            text = str(self.browser.shows("document.body.innerText"))
             found.extend(one for one in [re.search(pattern, text)] if one)
             return bool(found)
 
