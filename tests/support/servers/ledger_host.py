@@ -1,6 +1,6 @@
 """Another host that applies a plan: a process with a host name of its own, which sees no lock of others.
 
-python tests/support/servers/ledger_host.py HOST ARCHIVE LEDGER_URL PLAN QUEUE [PLACE LETTERS SIGNAL]
+python tests/support/servers/ledger_host.py HOST ARCHIVE LEDGER_URL LEASE PLAN QUEUE [PLACE LETTERS SIGNAL]
 
 It sends itself a signal when so many letters are at a place (see `Strike`).
 """
@@ -19,12 +19,10 @@ from dlq.core.settings import Settings
 from dlq.replay.ledger import opened
 from dlq.replay.runs.apply import apply
 
-LEASE = 3.0
 
-
-def configured(archive: Path, url: str) -> Settings:
+def configured(archive: Path, url: str, lease: float) -> Settings:
     """What all hosts have in their configuration."""
-    return settings(archive, ledger={"url": url, "lease": f"{LEASE:.0f}s"}, replay={"window": 40})
+    return settings(archive, ledger={"url": url, "lease": f"{lease:g}s"}, replay={"window": 40})
 
 
 class OfAnotherHost(LocalStore):
@@ -34,10 +32,10 @@ class OfAnotherHost(LocalStore):
         return super().lock(f"{name}-{socket.gethostname()}")
 
 
-def main(host: str, archive: str, url: str, plan: str, queue_path: str, *strike: str) -> None:
+def main(host: str, archive: str, url: str, lease: str, plan: str, queue_path: str, *strike: str) -> None:
     """Says that it is ready, waits for a line, applies the plan, and says how many letters were sent."""
     socket.gethostname = lambda: host
-    config = configured(Path(archive), url)
+    config = configured(Path(archive), url, float(lease))
     store = OfAnotherHost(archive)
     queue = QueueFile(Path(queue_path))
     queue.pause = 0.002
