@@ -4,7 +4,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from support.analyzers.quick_spark import JAVA, QUICK
 from support.servers.s3_server import S3Server
 from support.servers.spark_cluster import SparkCluster
 from support.store_contract import Opening, StoreContract
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.analyzers import analysis
 from dlq.archive import manifests, user_sql, views
@@ -55,12 +55,19 @@ def test_the_lock_of_a_dead_host_ends_with_its_lease(
 ) -> None:
     store = S3Store(s3_location)
     path = f"{s3_location.removeprefix('s3://')}/locks/work"
-    dead = s3_lock.Lock(store.filesystem, path, "work", lease=4)
-    with monkeypatch.context() as there:
-        there.setattr(s3_lock, "_own_process", lambda: {"pid": 7, "host": "north", "processes": "elsewhere"})
-        dead.take()
+    dead = s3_lock.Lock(store.filesystem, path, "work", lease=PATIENCE)
+
+    def do_there(act: Callable[[], object]) -> None:
+        north = {"pid": 7, "host": "north", "processes": "elsewhere"}
+        with monkeypatch.context() as there:
+            there.setattr(s3_lock, "_own_process", lambda: north)
+            act()
+
+    do_there(dead.take)
     with pytest.raises(Busy, match="pid 7 on north"), store.lock("work"):
         pass
+    dead._lease = 1.0
+    do_there(dead.renew)
 
     def is_taken() -> bool:
         with suppress(Busy), store.lock("work"):
