@@ -14,7 +14,7 @@ from support.brokers.activemq.fixtures import Place
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4
 from support.shops import Shop, of_activemq, of_kafka, of_rabbitmq
-from support.waiting import eventually
+from support.waiting import PATIENCE, eventually
 
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
@@ -42,6 +42,7 @@ def replay(shop: Shop, folder: Path, waves: int, kills: Sequence[int] = ()) -> N
     )
     workspace = open_workspace(Context(str(folder / "dlq.toml")).settings, Notes())
     seen, over = list[str](), threading.Event()
+    killed = {number: threading.Event() for number in kills}
     assert pull_sources(workspace, PullWanted(mode="drain")).rows[0]["captured"] == len(texts)
     how = Wanted(any_advice=True, to=shop.to, in_order="consumed", witness=True, rate=40.0)
 
@@ -53,21 +54,28 @@ def replay(shop: Shop, folder: Path, waves: int, kills: Sequence[int] = ()) -> N
     plan: str = eventually(make)
 
     def consume(text: str) -> bool:
+        """And stand still until the apply is killed: whoever waits for the rest cannot end before."""
         seen.append(text)
+        if (kill := killed.get(len(seen))) is not None:
+            kill.wait(PATIENCE)
         return text not in FAILS
 
     consumer = threading.Thread(target=shop.takes, args=(consume, over))
     consumer.start()
     try:
-        for number in kills:
-            killed = preloaded.start(["replay", "apply", plan], folder)
+        for number, kill in killed.items():
+            running = preloaded.start(["replay", "apply", plan], folder)
             assert eventually(lambda n=number: len(seen) >= n), seen
-            killed.kill()
-            assert killed.wait() == -signal.SIGKILL
-            assert reconcile_plan(workspace, plan)["resolved"]["unknown"] == 0
+            running.kill()
+            assert running.wait() == -signal.SIGKILL
+            kill.set()
+            # Again, while a busy broker still names the client that is dead among its connections.
+            eventually(lambda: reconcile_plan(workspace, plan)["resolved"]["unknown"] == 0)
         done = apply_in_order(workspace, plan).document
     finally:
         over.set()
+        for kill in killed.values():
+            kill.set()
         consumer.join()
     stopped = {text[0] for text in FAILS}
     assert {one["key"] for one in done["stopped_keys"]} == stopped, done
