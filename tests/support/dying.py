@@ -1,4 +1,5 @@
-"""A `dlq replay apply` that dies by its own hand, at a point that a kill from outside finds by luck alone."""
+"""A `dlq replay apply` that dies, or stops, by its own hand, at a point that a signal from outside finds by
+luck alone."""
 
 import json
 import os
@@ -11,15 +12,14 @@ from dlq.replay.ledger.claims import Claims
 from dlq.replay.plans.letters import Letter
 from dlq.replay.states import State
 
-_ANSWERED = 300
 DIED = "died.json"
 """In its folder: the numbers of the letters that were given and never written, and of those that were."""
 
 
-def holding(unwritten: int, written: int) -> None:
-    """Kill -9 as soon as some hundred letters are answered, and the publisher has at least so many letters
-    that it has not written yet, and so many that are written and not answered."""
-    take, take_answer, so_far = Claims.take, Claims.take_answer, 0
+def holding(unwritten: int, written: int, how: int = signal.SIGKILL, answered: int = 300) -> None:
+    """Kill -9, or `how`, once, as soon as so many letters are answered, and the publisher has at least so
+    many letters that it has not written yet, and so many that are written and not answered."""
+    take, take_answer, so_far, signals = Claims.take, Claims.take_answer, 0, [how]
 
     def counting(claims: Claims, sent: Sent) -> State:
         nonlocal so_far
@@ -28,9 +28,10 @@ def holding(unwritten: int, written: int) -> None:
 
     def dying(claims: Claims, letter: Letter) -> bool:
         held = claims.in_flight.keys() - claims.written
-        if so_far >= _ANSWERED and len(held) >= unwritten and len(claims.written) >= written:
+        is_it = so_far >= answered and len(held) >= unwritten and len(claims.written) >= written
+        if is_it and signals:
             Path(DIED).write_text(json.dumps({"held": sorted(held), "written": sorted(claims.written)}))
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signals.pop())
         return take(claims, letter)
 
     patch.object(Claims, "take_answer", counting).start()
