@@ -88,6 +88,7 @@ def kept(team: Team, folder: Path, clock: list[int]) -> None:
     try:
         team.produce(OLDER)
         eventually(lambda: billing.fresh == len(OLDER))
+        eventually(lambda: capture(workspace) == len(OLDER))  # by then the last of them has died
         between = now()
         time.sleep(1.1)  # some brokers say the second alone
         team.produce(NEWER)
