@@ -53,6 +53,7 @@ class Marked:
 
     def interrupt(self) -> tuple[int, str, str]:
         """As Ctrl-C in a terminal does it: the signal goes to all processes of the group."""
+        self.running.send_signal(signal.SIGCONT)
         os.killpg(self.running.pid, signal.SIGINT)
         return self.end()
 
@@ -108,6 +109,20 @@ def has_classified(store: LocalStore, but: int = 0) -> Callable[[], bool]:
     )
 
 
+def in_the_middle(store: LocalStore, start: Callable[..., Marked]) -> Marked:
+    """An analysis that stands still behind its first step; another one, where it was over by then."""
+    while True:
+        found = start(DLQ, "analyze", "--engine", "spark")
+        found.wait_for(has_classified(store))
+        found.running.send_signal(signal.SIGSTOP)
+        if not analyses.ids(store):
+            return found
+        found.running.kill()
+        found.end()
+        for name in store.list("analyses/"):
+            store.delete(name)
+
+
 def letters(store: LocalStore) -> list[tuple[str | None, str | None, int]]:
     with views.connect(store) as connection:
         sql = "SELECT analysis, cause, count(*) FROM letters GROUP BY ALL"
@@ -118,8 +133,7 @@ def letters(store: LocalStore) -> list[tuple[str | None, str | None, int]]:
 def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
     spark: SparkSession, store: LocalStore, start: Callable[..., Marked]
 ) -> None:
-    killed = start(DLQ, "analyze", "--engine", "spark")
-    killed.wait_for(has_classified(store))
+    killed = in_the_middle(store, start)
     killed.running.kill()
     killed.end()
     assert analyses.ids(store) == []
@@ -141,8 +155,7 @@ def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
 
 
 def test_an_interrupted_one_leaves_no_process(store: LocalStore, start: Callable[..., Marked]) -> None:
-    running = start(DLQ, "analyze", "--engine", "spark")
-    running.wait_for(has_classified(store))
+    running = in_the_middle(store, start)
     assert any("java" in line for line in running.alive())
     code, out, _err = running.interrupt()
     assert (code, out) == (130, "")
