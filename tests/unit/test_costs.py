@@ -657,5 +657,9 @@ def _peak(decoder: Decoder, data: bytes) -> int:
 
 def test_a_cost_that_grows_faster_is_seen() -> None:
     decoder = Decoder(lambda data: [data[at:] for at in range(0, len(data), 4)][-1], {"": repeated(b"x")})
-    few, many = (min(seconds(decoder, b"x" * size) for _ in range(2)) for size in (SOME, MANY))
-    assert many > GROWTH * MANY / SOME * few
+
+    def is_seen() -> bool:
+        few, many = (min(seconds(decoder, b"x" * size) for _ in range(2)) for size in (SOME, MANY))
+        return many > GROWTH * MANY / SOME * few
+
+    assert any(is_seen() for _ in range(TRIES))

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -40,7 +41,8 @@ def test_who_takes_no_answer_is_let_go(served: uvicorn.Server, asked: int) -> No
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         deaf.connect(served.address)  # type: ignore[attr-defined]
-        deaf.sendall(b"GET /static/htmx.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * asked)
+        with suppress(OSError):  # who is slow to ask may be let go before that
+            deaf.sendall(b"GET /static/htmx.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * asked)
         time.sleep(SOON / 4)
         eventually(lambda: not served.server_state.connections)
 

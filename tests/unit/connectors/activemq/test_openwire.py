@@ -14,6 +14,7 @@ from support.rows import each_row
 from support.servers.hostile import Server
 from support.waiting import PATIENCE
 
+from dlq.connectors.activemq.link import sockets
 from dlq.connectors.activemq.link.refusals import RolledBack
 from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.commands import MAX_FRAME, Answer, Reader
@@ -163,8 +164,9 @@ def connected(login: bytes, *answers: bytes) -> Iterator[Sender]:
     ([BY_STOMP, STOMP_ROLLED_BACK], r"Transaction marked rollback only$"),
 ])  # fmt: skip
 def test_why_a_transaction_was_rolled_back_is_said_also_when_it_comes_later(
-    answers: list[bytes], told: str
+    answers: list[bytes], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sockets, "_REASON_SECONDS", 0.2 if told.endswith("$") else PATIENCE)
     with connected(*answers) as sender:
         with pytest.raises(RolledBack, match=told):  # so nothing of it is stored
             sender.wait_for("2")

@@ -90,9 +90,9 @@ def test_what_an_address_that_drops_has_kept_may_be_of_others(
 def test_a_management_that_is_slow_ends_the_sending_or_leaves_letters_in_doubt(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "ANSWER", 0.3)
     routing, began = Routing(told), time.monotonic()
     routing.begin(TARGET)
+    monkeypatch.setattr(patience, "ANSWER", 0.3)
     told.seconds = 0.2
     answers = routing.answers([(n, TARGET._replace(name=f"a::q{n}")) for n in range(9)])
     assert {one.outcome for one in answers} == {"in_doubt"}

@@ -1,6 +1,7 @@
 """A RabbitMQ that means harm while letters are sent to it: each letter is answered once, and nobody waits for
 ever."""
 
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -82,7 +83,8 @@ def now_and_then(*said: bytes) -> Harm:
 
 NO_ANSWER: Mapping[str, tuple[Harm, str]] = {
     "an alarm again and again": (now_and_then(BLOCKED), "blocks publishers for more than"),
-    "alarms without end": (now_and_then(BLOCKED, UNBLOCKED), "no answer to"),
+    # On a busy machine one of the alarms lasts too long by itself.
+    "alarms without end": (now_and_then(BLOCKED, UNBLOCKED), "no answer to|blocks publishers for more than"),
     "confirms for nothing": (now_and_then(ack(99)), "no answer to"),
     "confirms for nothing, without a pause": (flood(b"", ack(99) * 9999), ""),
     "for all": (once(ack(0, multiple=True)), "no answer to"),
@@ -97,7 +99,7 @@ def test_what_answers_no_letter_is_not_waited_for_without_end(what: str, publish
     began = time.monotonic()
     sent, error = publish(harm)
     assert isinstance(error, ConnectionLost)
-    assert words in str(error)
+    assert re.search(words, str(error))
     assert {one.outcome for one in sent} == {"in_doubt"}
     assert len(sent) <= LETTERS
     assert time.monotonic() - began < SOON
