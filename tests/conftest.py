@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("support")  # what is checked there says what it saw
 pytest_plugins = ["support.real_servers", "support.scheduling", "support.tiers"]
 
-# To make inputs is slow where other tests keep all cores busy, which says nothing of a strategy.
-settings.register_profile("some", max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+# To make inputs, and to try one, is slow where other tests keep all cores busy, which says nothing of either.
+settings.register_profile(
+    "some", max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("every", settings.get_profile("some"), max_examples=100)
 settings.load_profile("some")
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.analyzers.letters import died, record
 
@@ -58,7 +58,6 @@ LETTERS = st.builds(
 FACTS = Facts({"orders": {"orders": 3}}, {"orders": ("unrouted",)}, {"orders": {"orders": "dlx"}})
 
 
-@settings(deadline=None)
 @given(letter=LETTERS)
 def test_whatever_is_in_a_letter_it_is_classified_and_no_rule_fails(letter: Record) -> None:
     verdict = judge(letter, FACTS)

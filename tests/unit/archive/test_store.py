@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.store_contract import Opening, StoreContract
 
@@ -83,7 +83,6 @@ def test_a_file_system_that_cannot_set_room_aside_is_written_to(
 maps = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.text(max_size=3), max_size=3)
 
 
-@settings(deadline=None)  # the first array imports what pyarrow needs
 @given(st.lists(st.tuples(maps, maps), min_size=1, max_size=5), st.integers(0, 4))
 def test_maps_come_back_of_any_names(rows: list[tuple[dict[str, str], dict[str, str]]], first: int) -> None:
     written = [

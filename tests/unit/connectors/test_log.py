@@ -98,7 +98,7 @@ class Pulling(RuleBasedStateMachine):
 
 
 test_each_letter_of_a_log_is_captured_once_or_told_of = Pulling.TestCase
-Pulling.TestCase.settings = settings(stateful_step_count=25, deadline=None)
+Pulling.TestCase.settings = settings(stateful_step_count=25)
 RESUME = {"orders": 8, **mark_letter("orders", 6, "a letter")}
 
 

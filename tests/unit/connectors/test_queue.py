@@ -195,7 +195,7 @@ class Draining(RuleBasedStateMachine):
 
 
 test_a_drain_acknowledges_what_is_durable_and_nothing_else = Draining.TestCase
-Draining.TestCase.settings = settings(stateful_step_count=30, deadline=None)
+Draining.TestCase.settings = settings(stateful_step_count=30)
 
 
 def test_what_is_owed_is_given_out_once_and_in_order() -> None:

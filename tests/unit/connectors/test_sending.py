@@ -121,7 +121,7 @@ class Scripted(Simple):
             self.answers.append(Sent(number, "confirmed"))
 
 
-@settings(max_examples=4 * settings.default.max_examples, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(st.data(), st.integers(1, 8), st.lists(st.sampled_from([1, HEAVY, HEAVY + 1]), max_size=25))
 def test_each_letter_is_answered_once_whatever_the_broker_does(
     data: st.DataObject, window: int, sizes: Sequence[int]

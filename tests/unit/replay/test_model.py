@@ -506,7 +506,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.mark.parametrize("model", [Model, Markers, Counts, Witness, Log, Partition])
 @trying(
     max_examples=trying.default.max_examples // 5,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

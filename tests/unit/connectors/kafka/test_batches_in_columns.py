@@ -72,7 +72,7 @@ values = st.sampled_from([None, b"", b"original"])
 originals = st.none() | st.builds(Original, st.none() | raws, values, st.just("gone"))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(contents, originals), min_size=1, max_size=4),
     st.data(),

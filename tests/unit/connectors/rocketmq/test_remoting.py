@@ -8,7 +8,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.rows import each_row
 
@@ -128,7 +128,6 @@ def test_what_is_no_document_is_a_value_error(text: str) -> None:
 leaves = st.none() | st.booleans() | st.integers() | st.text()
 
 
-@settings(deadline=None)
 @given(st.recursive(leaves, lambda v: st.lists(v) | st.dictionaries(st.text(), v), max_leaves=20))
 def test_strict_json_is_read_too(value: object) -> None:
     assert lenient_json.loads(json.dumps(value)) == value
