@@ -17,7 +17,7 @@ from support.brokers.activemq.fixtures import Place, on_all
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.rocketmq.fixtures import Rocket
 from support.dying import DIED
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 from support.wire_builders import configure, dlq
 
 from dlq.connectors.rocketmq.link.message import parse_properties
@@ -74,11 +74,13 @@ def check(folder: Path, plan: str, holding: Sequence[int], arrived: Callable[[],
     assert died["held"] != never, "neither was what was only claimed"
     assert looked_up == died["written"], "only what was written is in doubt"
     assert {known[n].state for n in never} == {"planned"}
-    there = set(arrived())
+    confirmed = {one.key for one in known.values() if one.state == "confirmed"}
+    there = eventually(lambda: found if confirmed <= (found := {*arrived()}) else None)
     assert {one.key for one in known.values() if one.state == "planned"} & there == set()
-    assert {one.key for one in known.values() if one.state == "confirmed"} == there
+    assert confirmed == there
     states = dlq(folder, "replay", "apply", plan)["states"]
     assert states["confirmed"] == sum(states.values())
+    eventually(lambda: len({*arrived()}) >= states["confirmed"])
     found = Counter(arrived())
     assert (len(found), set(found.values())) == (states["confirmed"], {1})
 

@@ -108,6 +108,7 @@ class Hosts:
         eventually(ends)
         self.first_code = running.wait()
         eventually(lambda: self.take_over() == {"confirmed": LETTERS})
+        eventually(lambda: arrived() >= LETTERS)  # a broker may show later what it has confirmed
         return states
 
 
@@ -128,7 +129,6 @@ def test_activemq_gets_each_letter_once(stomp: Place, way: str, tmp_path: Path, 
 
     states = hosts.through(depth)
     assert states["confirmed"] == LETTERS, "a marker proves each transaction while the first host sleeps"
-    eventually(lambda: depth() == LETTERS)
     ids = {record.record_id: record.headers["dlq_replay_id"] for record in stomp.drain(target)}
     assert len(set(ids.values())) == len(ids) == LETTERS, "one that comes again while it is read is the same"
 
