@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message
 from support.rows import each_row
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Gap, ReadRequest
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
@@ -124,6 +125,6 @@ def test_a_topic_is_not_there_where_it_is_not_for_a_while(
         raise NotFound(name)
 
     monkeypatch.setattr(Cluster, "topic", tell)
-    monkeypatch.setattr("dlq.core.runtime.patience.REPLY", 0.3)
+    monkeypatch.setattr("dlq.core.runtime.patience.REPLY", PATIENCE if found else 0.3)
     cluster = Cluster(KafkaBroker("shop", "kafka", "kafka://127.0.0.1:1", timeout="1s"))
     assert cluster.find_topic("dead") == (DEAD if found else None)
