@@ -116,11 +116,11 @@ class PullScan:
                 yield Step((), self._slices[0].at)
                 continue
             if answer.opaque in self._asked:
-                silent_since = time.monotonic()
                 self._take(answer)
+                yield from self._ready_steps()
+                silent_since = time.monotonic()  # the caller has taken its time, too
             elif time.monotonic() - silent_since > self._link.timeout:
                 raise ConnectionLost(f"{self._link.address} answers only what was not asked")
-            yield from self._ready_steps()
 
     def _ready_steps(self) -> Iterator[Step]:
         """Yield what came, as far as nothing is missing before it."""

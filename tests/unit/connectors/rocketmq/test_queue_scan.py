@@ -72,6 +72,26 @@ def test_what_the_broker_moves_past_is_a_gap() -> None:
     assert (step.messages, step.reached, step.gaps) == ([], 9, [Gap(str(PLACE), 7, 9)])
 
 
+class Late(Broker):
+    """Nothing comes for a moment before each answer."""
+
+    is_there = True
+
+    def receive(self, wait: float | None = None) -> Frame | None:
+        self.is_there = not self.is_there
+        return super().receive(wait) if self.is_there else None
+
+
+def test_the_time_that_a_batch_takes_is_no_silence_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = reached = 0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("dlq.connectors.rocketmq.read.queue.time", clock)
+    link = Late(lambda _, fields: answer(ResponseCode.PULL_MOVED, nextBeginOffset=fields["queueOffset"] + 32))
+    for step in PullScan(link, PLACE, 0, 96, 1):
+        now, reached = now + 1, step.reached
+    assert reached == 96
+
+
 def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> None:
     def reply(code: int, fields: Mapping[str, Any]) -> Frame:
         if code == RequestCode.VIEW_MESSAGE:
