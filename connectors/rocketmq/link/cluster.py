@@ -267,7 +267,7 @@ class Cluster:
 
     def _link(self, address: str) -> Link:
         known = self._links.get(address)
-        if known is None or known.dead:
+        if known is None or known.is_over():
             if refused := why_not(address, self._named, self._hosts, self.name):
                 raise AccessDenied(refused)
             own = address in self._name_servers

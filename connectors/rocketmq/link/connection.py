@@ -5,6 +5,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -58,6 +59,13 @@ class Link(Wire):
             if named_by.startswith("a name server"):  # an address that the configuration does not have
                 why += f"; {named_by} names that address: it has to be reachable from here (brokerIP1)"
             raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {why}") from error
+
+    def is_over(self) -> bool:
+        """Return whether it has ended, perhaps unseen: a server ends what is silent for two minutes."""
+        with suppress(ConnectionLost):
+            if not self.dead and self.ready(0.0)[0]:
+                self.read(0.0)
+        return self.dead
 
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """Return a signed request of ours and its opaque number, not sent yet."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.brokers.hostile import remoting
 from support.rows import each_row
+from support.servers.cutter import Cutter
 from support.servers.hostile import Server
 
 from dlq.connectors.base import Target
@@ -83,6 +84,16 @@ def test_what_cannot_be_true_is_said_in_a_line(odd: str) -> None:
     with pytest.raises(BrokerError, match=r"cannot be (true|understood)") as said:
         asked(*ODD[odd])
     assert len(str(said.value)) < 400
+
+
+def test_a_name_server_that_has_ended_the_connection_is_asked_over_a_new_one() -> None:
+    """Each ends one that is silent for two minutes, and nobody looks meanwhile."""
+    with Server(remoting({}, ["h:1"])) as server, Cutter(server.address) as way:
+        cluster = Cluster(RocketBroker("b", "rocketmq", f"rocketmq://{way.address}"))
+        for _ in range(2):
+            assert cluster.topics()
+            way.cut()
+        cluster.close()
 
 
 def test_offsets_below_zero_are_none() -> None:
