@@ -227,7 +227,7 @@ _MOST_REQUESTS = 256
 _HEAVY = 256 * 1024
 _LIMIT = "maxMessageSize"
 _UNLIMITED, _DIGITS = 2**31, 20
-_BUSY_TRIES = 50
+BUSY_TRIES = 50
 _BUSY_WAIT = 0.05
 
 _Kind = tuple[str, int, str | None]
@@ -413,7 +413,7 @@ class RocketPublisher(WindowedPublisher):
         self._write()
 
     def _take(self, batch: _SendBatch, answer: Frame) -> None:
-        if answer.code == ResponseCode.BUSY and batch.tries <= _BUSY_TRIES:
+        if answer.code == ResponseCode.BUSY and batch.tries <= BUSY_TRIES:
             self._busy.append(batch)
             return
         outcome, detail = outcome_of(answer, is_empty=not batch.messages[0].body)

@@ -83,7 +83,7 @@ def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -
         assert before == {}
         return
     assert before[other] == [Consumption(other.name, 0, 0, 0)]
-    assert before[queue] == [Consumption(queue.name, 5, 0, 0)]
+    eventually(lambda: connector.consumption([queue]) == {queue: [Consumption(queue.name, 5, 0, 0)]})
     stomp.drain()
     assert eventually(lambda: connector.consumption([queue]) == {queue: [Consumption(queue.name, 0, 0, 5)]})
     connector.close()
@@ -96,7 +96,8 @@ def test_rocketmq_tells_which_targets_are_missing(rocket: Rocket) -> None:
     unread, half = Target("topic", f"{rocket.topic}-unread"), Target("topic", f"{rocket.topic}-half")
     rocket.driver.create_topic(unread.name, queues=4, readable=0)
     rocket.driver.create_topic(half.name, queues=4, readable=1)
-    eventually(lambda: rocket.connector.missing_targets([half]) == {})
+    rocket.wait_for_routes(unread.name, half.name, f"%RETRY%{rocket.group}")
+    assert rocket.connector.missing_targets([half]) == {}
     missing = rocket.connector.missing_targets([there, Target("group", rocket.group), typo, nobody, unread])
     assert missing == {
         unread: f"no queue of {unread.name} may be written and read (updateTopic -p 6 -r … -w …)",

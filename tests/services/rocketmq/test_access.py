@@ -76,6 +76,9 @@ def guarded(rocket_version: str) -> Iterator[tuple[RocketMQ, Driver]]:
         admin.create_topic("bills")
         admin.dead_letter("orders", "pay", b"guarded")
         admin.dead_letter("orders", "stock", b"not for you")
+        names = connector_of(cluster).cluster
+        for topic in ("orders", "bills", "%DLQ%pay", "%DLQ%stock"):  # which brokers tell it later
+            eventually(lambda topic=topic: names.route(topic))
         yield cluster, admin
 
 
@@ -125,7 +128,8 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
         assert (proof.shown, proof.doubts) == ({0: "not_sent"}, [])  # whoever signs may read by position
     together = ["confirmed", "refused", "confirmed"] * 10
     assert outcomes(reader, record, *["orders", "bills", "orders"] * 10) == together
-    assert (admin.end("orders"), admin.end("bills")) == (22, 0)
+    eventually(lambda: admin.end("orders") == 22)
+    assert admin.end("bills") == 0
     with pytest.raises(AccessDenied):
         read_all(reader, ReadRequest(Source("s", "pay", group="stock"), "drain", "p"))
     for wrong in ({}, {"access_key": "reader1", "secret_key_env": "WRONG"}):

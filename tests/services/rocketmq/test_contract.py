@@ -43,6 +43,7 @@ def test_dead_letters_of_groups_and_half_messages_are_discovered(rocket: Rocket)
     rocket.driver.create_topic(rocket.dead)
     rocket.driver.send(rocket.dead, b"letter", {"UNIQ_KEY": unique_key()})
     eventually(lambda: rocket.driver.end(rocket.dead) == 1)
+    rocket.wait_for_routes(rocket.dead)
     found = {place.name: place for place in rocket.connector.discover()}
     assert found[rocket.dead].depth == 1
     assert found[rocket.dead].source == {"group": rocket.dead.removeprefix("%DLQ%")}

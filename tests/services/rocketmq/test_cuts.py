@@ -15,6 +15,7 @@ from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.rocketmq.link.connection import Access, Link
 from dlq.connectors.rocketmq.link.message import parse_properties
 from dlq.core.headers.rocketmq_topics import HALF
+from dlq.core.record import Record
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq
@@ -50,9 +51,10 @@ def test_a_group_gets_each_letter_once_after_many_cuts(
     rocket.driver.dead_letter(rocket.topic, rocket.group, b"x")
     record, target = rocket.read().records[-1], Target("group", rocket.group)
     rocket.driver.read_retries(rocket.group)
-    eventually(lambda: rocket.connector.consumers([target])[target])
+    eventually(lambda: rocket.connector.missing_targets([target]) == {})
     records = [record._replace(properties={"n": str(i)}, raw_properties=None) for i in range(CUTS)]
     sent_by_cut_connections(rocket, outgoing(records, target), monkeypatch)
+    eventually(lambda: rocket.driver.end(f"%RETRY%{rocket.group}") >= CUTS)
     messages = rocket.driver.messages(f"%RETRY%{rocket.group}")
     assert sorted(int(parse_properties(m.properties)["n"]) for m in messages) == list(range(CUTS))
 
@@ -60,11 +62,12 @@ def test_a_group_gets_each_letter_once_after_many_cuts(
 def test_a_check_is_resumed_once_after_many_cuts(rocket: Rocket, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {rocket.driver.half(rocket.topic, b"x").key for _ in range(CUTS)}
     source = Source("s", "pay", transactions=True)
-    found = eventually(lambda: (seen := rocket.read(source=source).records) and seen)
-    halves = {
-        r.message_id: r for r in reversed(found) if r.message_id in keys and r.dead_letter_queue == HALF
-    }
-    assert len(halves) == CUTS
+
+    def halves_read() -> dict[str | None, Record]:
+        found = [r for r in rocket.read(source=source).records if r.dead_letter_queue == HALF]
+        return {r.message_id: r for r in reversed(found) if r.message_id in keys}
+
+    halves = eventually(lambda: found if len(found := halves_read()) == CUTS else {})
     letters = outgoing(halves.values(), Target("resume", rocket.topic))
     sent_by_cut_connections(rocket, letters, monkeypatch)
     copies = [parse_properties(m.properties) for m in rocket.driver.messages(HALF)]

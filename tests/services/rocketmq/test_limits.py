@@ -34,6 +34,7 @@ def test_old_values_go_to_a_compacted_topic_only_if_it_is_named(rocket: Rocket, 
     driver.create_topic(rocket.dead)
     driver.send(rocket.dead, b"7", {"KEYS": "tea", "UNIQ_KEY": unique_key(), "RETRY_TOPIC": topic})
     eventually(lambda: driver.end(rocket.dead) == 1)
+    rocket.wait_for_routes(topic)
     configure(tmp_path, rocket.cluster, rocket.group)
     dlq(tmp_path, "pull")
     made, _ = dlq(tmp_path, "replay", "plan", "--any-advice", "--to", "origin")
@@ -66,6 +67,7 @@ def test_a_group_with_a_generated_name_is_left_out_unless_a_target_is_named(
     group = f"console-consumer-{rocket.number + 10}"
     rocket.driver.dead_letter(rocket.topic, group, b"x")
     rocket.driver.read_retries(group)
+    rocket.wait_for_routes(f"%RETRY%{group}")
     plan = planned_to(tmp_path, rocket, group, "group")
     assert (plan["selected"], plan["left_out"]) == (0, {"temporary": 1})
     named = planned_to(tmp_path, rocket, group, f"topic:{rocket.topic}")

@@ -65,7 +65,6 @@ def run_native(rocket: Rocket, folder: Path, verb: str) -> list[dict[str, Any]]:
 
 
 def test_the_native_client_and_we_read_what_the_other_wrote(rocket: Rocket, tmp_path: Path) -> None:
-    eventually(lambda: rocket.connector.cluster.route(rocket.topic))  # 4.9 tells the name server later
     sent = run_native(rocket, tmp_path, "send")
     for message in rocket.driver.newest(rocket.topic, count=2):
         rocket.driver.send_back(message, rocket.group)

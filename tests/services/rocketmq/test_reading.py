@@ -129,6 +129,7 @@ def test_queues_that_may_be_written_to_but_not_read_from_are_read_by_their_index
 def test_a_pattern_finds_its_groups(rocket: Rocket) -> None:
     for suffix in ("a", "b"):
         rocket.driver.dead_letter(rocket.topic, f"{rocket.group}-{suffix}", b"x")
+        rocket.wait_for_routes(f"%DLQ%{rocket.group}-{suffix}")
     seen = rocket.read(source=rocket.request(group=f"{rocket.group}-*").source)
     assert [record.origin_group for record in seen.records] == [f"{rocket.group}-a", f"{rocket.group}-b"]
 
@@ -167,6 +168,7 @@ def test_a_group_that_is_not_there_is_not_found(rocket: Rocket) -> None:
 
 def test_a_group_that_only_retries_has_no_dead_letters_yet(rocket: Rocket) -> None:
     rocket.driver.send(f"%RETRY%{rocket.group}", b"x")
-    seen = eventually(lambda: rocket.read())
+    rocket.wait_for_routes(f"%RETRY%{rocket.group}")
+    seen = rocket.read()
     assert (seen.records, seen.snapshot) == ([], 0)
     assert "a broker that is down is not asked" in seen.notes[0]

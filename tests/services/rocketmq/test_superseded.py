@@ -7,6 +7,7 @@ from support.waiting import eventually
 
 from dlq.connectors.newer import Bound, NewerProof, NewerSearch, Sought
 from dlq.connectors.rocketmq.link.remoting import RequestCode
+from dlq.connectors.rocketmq.prove.start_offsets import runtime_of
 from dlq.connectors.rocketmq.read.outcomes import messages_in, query_fields
 from dlq.core.keys import key_reader
 from dlq.core.record import Record
@@ -49,10 +50,16 @@ def test_an_index_that_is_not_built_any_more_proves_nothing(rocket: Rocket) -> N
     rocket.driver.set("messageIndexEnable", "false")
     try:
         rocket.driver.send(rocket.topic, b"2", {"UNIQ_KEY": unique_key(), "KEYS": "alone"})
-        eventually(lambda: rocket.driver.end(rocket.topic) == 2)
+        eventually(lambda: rocket.driver.end(rocket.topic) == 2 and is_dispatched(rocket))
     finally:
         rocket.driver.set("messageIndexEnable", "true")
     assert "lacks the newest message" in ask(rocket, [record]).unlooked[0]
+
+
+def is_dispatched(rocket: Rocket) -> bool:
+    """Whether the broker's queues and its index have all that they are to have."""
+    told = runtime_of(rocket.connector.cluster, "broker-a")
+    return told is not None and told.dispatched == told.log_end
 
 
 def indexed_under(rocket: Rocket, key: str) -> int:

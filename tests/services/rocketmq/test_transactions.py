@@ -1,5 +1,6 @@
 """Reading the transactions of real RocketMQ brokers, in such numbers and states as production has."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from support import preloaded
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, Driver, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version
-from support.brokers.seen import read_all
+from support.brokers.seen import Seen, read_all
 from support.rows import each_row
 from support.waiting import eventually
 
@@ -50,9 +51,17 @@ def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_firs
     half = driver.half(TOPIC, b"x")
     eventually(lambda: driver.end(HALF) > end)
     first = read_all(connector, replace(REQUEST, resume=before.checkpoint))
-    driver.finish(half, commit=True)  # 5.5 writes no op record yet
-    second = read_all(connector, replace(REQUEST, resume=first.checkpoint))
+    driver.finish(half, commit=True)  # 5.5 writes no op record yet, and takes its time on a slow machine
+
+    def read_again() -> Seen | None:
+        began = time.monotonic()
+        seen = read_all(connector, replace(REQUEST, resume=first.checkpoint))
+        assert time.monotonic() - began >= OP_BATCH_INTERVAL_MS / 1000, "what is gathered is waited for"
+        return seen if seen.records else None
+
+    second = eventually(read_again)
     connector.close()
+    assert second is not None
     assert [record.message_id for record in first.records] == [half.key]
     assert {record.dead_letter_queue for record in second.records} == {OP_TOPIC, TOPIC}
 
@@ -129,7 +138,7 @@ def test_more_half_messages_than_a_batch_holds_come_with_their_outcomes(
     before, half_end, op_end = read_all(connector, REQUEST), driver.end(HALF), driver.end(OP_TOPIC)
     halves = [driver.half(TOPIC, b"x") for _ in range(50)]
     offsets = "".join(f"{half.offset}," for half in halves)
-    driver.set("transactionOpBatchInterval", 60_000)
+    driver.set("transactionOpBatchInterval", 3_600_000)  # since the last one was written
     driver.set("transactionOpMsgMaxSize", len(offsets) - 1)  # 5.5 writes when it has gathered more
     for half in halves:
         driver.finish(half, commit=True)

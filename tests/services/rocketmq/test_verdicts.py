@@ -12,7 +12,7 @@ from support import preloaded
 from support.brokers.rocketmq.driver import Driver, Half, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.sending import sent_back
-from support.waiting import eventually
+from support.waiting import eventually, settled
 
 from dlq.archive import views
 from dlq.archive.storage.store import LocalStore, Store
@@ -69,7 +69,8 @@ def test_every_way_into_a_dead_letter_topic_and_every_duplicate_is_told_apart(
     commit_twice(rocket)
     returned = replay_and_die_again(rocket)
     source = Source("dead", "pay", group=f"{group}*")
-    eventually(lambda: driver.end(rocket.dead) >= 14)
+    rocket.wait_for_routes(rocket.dead, f"{rocket.dead}-other")
+    eventually(lambda: driver.end(rocket.dead) >= 15)
     drain(rocket, store, source)
     preloaded.analyze(store.location)
     found = letters(store, "keys[1], mechanism, duplicate_kind, cause, origin, attempts, record_id")
@@ -93,13 +94,9 @@ def letters(store: Store, columns: str) -> list[tuple[Any, ...]]:
     return views.connect(store).execute(f"SELECT {columns} FROM letters").fetchall()
 
 
-def copies(rocket: Rocket, key: str) -> list[StoredMessage]:
-    return [m for m in rocket.driver.messages(HALF) if parse_properties(m.properties).get("UNIQ_KEY") == key]
-
-
 def commit_late(rocket: Rocket, half: Half) -> StoredMessage:
     """Commit the first copy only after a check has put a second one beside it; the second copy."""
-    second = eventually(lambda: copies(rocket, half.key)[1:])[0]
+    second = eventually(lambda: rocket.driver.copies(half.key)[1:])[0]
     rocket.driver.finish_at_once(half, commit=True)
     return second
 
@@ -136,8 +133,10 @@ def test_every_state_of_a_transaction_is_told(rocket: Rocket, tmp_path: Path) ->
         keys[made.key] = name
         return made
 
+    driver.set("transactionTimeOut", 600_000)  # no check before they end
     driver.finish_at_once(half("committed"), commit=True)
     driver.finish_at_once(half("rolled_back"), commit=False)
+    driver.set("transactionTimeOut", 500)
     half("check_max_exceeded")
     half("immune", {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"})
     half("check_skipped", g=int(time.time() * 1000) - 73 * HOUR)
@@ -150,11 +149,11 @@ def test_every_state_of_a_transaction_is_told(rocket: Rocket, tmp_path: Path) ->
         return {key for key, name in keys.items() if name in wanted} <= there
 
     eventually(discarded)
-    time.sleep(3)  # what was discarded just now may still come back
+    settled(lambda: (driver.end(HALF), driver.end(DISCARDED)), 3.0)  # what was just discarded may come back
     drain(rocket, store, source)
     driver.set("transactionTimeOut", 600_000)  # no check before it is captured
     half("pending")
-    eventually(lambda: len(copies(rocket, list(keys)[-1])) > 0)
+    eventually(lambda: driver.copies([*keys][-1]))
     drain(rocket, store, source)
     driver.set("transactionTimeOut", 500)
     preloaded.analyze(store.location)

@@ -63,8 +63,12 @@ _CONFIGURATION: Mapping[str, object] = {
     "diskMaxUsedSpaceRatio": 95,
     "timerWheelEnable": "false",
     "messageDelayLevel": " ".join(["1s"] * 18),
-    "waitTimeMillsInSendQueue": 60_000,
+    **{  # or a broker that stood still for seconds refuses what waited meanwhile
+        f"waitTimeMillsIn{queue}Queue": 60_000
+        for queue in ("Send", "Pull", "LitePull", "Heartbeat", "Transaction", "Ack", "AdminBroker")
+    },
     "osPageCacheBusyTimeOutMills": 60_000,
+    "serverChannelMaxIdleTimeSeconds": 3600,  # a test may have long to do between two questions
     "fileReservedTime": 72,
     "transactionTimeOut": 500,
     "transactionCheckInterval": 500,
@@ -291,7 +295,7 @@ class RocketMQ(Started):
             self.kill(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def admin(self, *arguments: str, timeout: float = 60) -> str:
+    def admin(self, *arguments: str, timeout: float = PATIENCE) -> str:
         """What the official mqadmin prints; its exit status is 0 whatever happens."""
         main = "org.apache.rocketmq.tools.command.MQAdminStartup"
         command = self.java(main, *arguments, "-n", self.name_server)

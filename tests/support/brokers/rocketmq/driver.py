@@ -11,10 +11,10 @@ from enum import IntEnum
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.rocketmq.link.connection import Access, Link
-from dlq.connectors.rocketmq.link.message import StoredMessage, decode, encode_properties
+from dlq.connectors.rocketmq.link.message import StoredMessage, decode, encode_properties, parse_properties
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode
 from dlq.connectors.rocketmq.read.queue import MessageQueue, pull_fields
-from dlq.core.headers.rocketmq_topics import OP_TOPIC
+from dlq.core.headers.rocketmq_topics import HALF, OP_TOPIC
 
 _counter = itertools.count()
 
@@ -72,6 +72,7 @@ class Driver:
         attributes: str = "",
         readable: int | None = None,
     ) -> None:
+        """Returns when the broker has it so: 4.9 answers before."""
         read = queues if readable is None else readable
         numbers = {"readQueueNums": read, "writeQueueNums": queues, "perm": permission, "topicSysFlag": 0}
         kind = {"topicFilterType": "SINGLE_TAG", "order": False, "defaultTopic": "TBW102"}
@@ -79,6 +80,11 @@ class Driver:
             AdminCode.CREATE_TOPIC,
             {"topic": topic, **numbers, **kind, **({"attributes": attributes} if attributes else {})},
         )
+        eventually(lambda: numbers.items() <= self._topics().get(topic, {}).items())
+
+    def _topics(self) -> dict[str, dict[str, object]]:
+        """The settings of all topics."""
+        return dict(self.ok(RequestCode.TOPIC_CONFIGS, {}).document()["topicConfigTable"])
 
     def delete_topic(self, topic: str) -> None:
         """5.5 then stumbles over the timers that it lacks (timerWheelEnable=false), and says so."""
@@ -171,6 +177,10 @@ class Driver:
         return eventually(
             lambda: self.messages(topic, queue)[-count:] if self.end(topic, queue) >= count else []
         )
+
+    def copies(self, key: str) -> list[StoredMessage]:
+        """Those of a half message in the half topic: each check puts one more there."""
+        return [m for m in self.messages(HALF) if parse_properties(m.properties).get("UNIQ_KEY") == key]
 
     def send_back(
         self, message: StoredMessage, group: str, delay: int = -1, maximum: int | None = None

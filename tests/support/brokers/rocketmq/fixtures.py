@@ -12,6 +12,7 @@ from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver
 from support.brokers.rocketmq.install import VERSIONS
 from support.brokers.seen import Seen, read_all
+from support.waiting import UNHURRIED, eventually
 
 from dlq.connectors.base import Checkpoint, Mode, ReadRequest
 from dlq.connectors.rocketmq.plugin.connector import RocketConnector
@@ -54,6 +55,11 @@ class Rocket:
         """The group's dead-letter topic."""
         return f"%DLQ%{self.group}"
 
+    def wait_for_routes(self, *topics: str) -> None:
+        """Brokers answer before the name server knows a topic: 4.9 always, 5.x where a message makes it."""
+        for topic in topics:
+            eventually(lambda topic=topic: self.connector.cluster.route(topic))
+
     def request(self, mode: Mode = "drain", group: str | None = None, **more: object) -> ReadRequest:
         """A request for this test's group."""
         source = Source("s", "pay", group=group or self.group)
@@ -67,7 +73,7 @@ class Rocket:
 
 def connector_of(cluster: RocketMQ, **changes: object) -> RocketConnector:
     """A connector to a cluster of the tests."""
-    settings: dict[str, Any] = {"url": getattr(cluster, "url", ""), **changes}
+    settings: dict[str, Any] = {"url": getattr(cluster, "url", ""), "timeout": UNHURRIED, **changes}
     return RocketConnector(RocketBroker("pay", "rocketmq", **settings))
 
 
@@ -91,6 +97,7 @@ def rocket(rocket_cluster: RocketMQ) -> Iterator[Rocket]:
     driver, connector = Driver(rocket_cluster.addresses["broker-a"]), connector_of(rocket_cluster)
     rocket = Rocket(rocket_cluster, driver, connector)
     driver.create_topic(rocket.topic)
+    rocket.wait_for_routes(rocket.topic)
     yield rocket
     driver.close()
     connector.close()
