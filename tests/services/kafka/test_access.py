@@ -135,7 +135,7 @@ def test_a_certificate_is_checked(guarded: Kafka) -> None:
     url = f"kafka+ssl://{guarded.tls_bootstrap}"
     assert bodies(connector(url, ca_file=str(guarded.ca))) == [b"letter"]
     with pytest.raises(AccessDenied, match=r"certificate verify failed.*ca_file"):
-        bodies(connector(url, timeout="2s"))
+        bodies(connector(url, timeout="5s"))
 
 
 def test_whom_a_broker_refuses_hears_why(guarded: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,11 +158,11 @@ def test_what_is_not_there_or_does_not_speak_so_is_told_apart(guarded: Kafka) ->
     with pytest.raises(NotFound, match="fits no-\\*"):
         bodies(connector(guarded.url), "no-*")
     with pytest.raises(Unreachable, match=r"TLS \(kafka\+ssl://\)"):
-        bodies(connector(f"kafka://{guarded.tls_bootstrap}", timeout="2s"))
+        bodies(connector(f"kafka://{guarded.tls_bootstrap}", timeout="5s"))
     with pytest.raises(Unreachable, match="Connection refused"):
-        bodies(connector("kafka://127.0.0.1:1", timeout="2s"))
+        bodies(connector("kafka://127.0.0.1:1", timeout="5s"))
     with pytest.raises(Unreachable, match="host names"):
-        bodies(connector("kafka://no-such-host.invalid:9092", timeout="2s"))
+        bodies(connector("kafka://no-such-host.invalid:9092", timeout="5s"))
 
 
 def test_asking_for_a_topic_makes_none(guarded: Kafka) -> None:
@@ -210,6 +210,6 @@ def test_a_connection_of_our_own_says_that_a_password_is_wrong(guarded: Kafka) -
 
 
 def test_an_address_that_the_cluster_names_and_nobody_reaches_is_told_with_the_remedy(guarded: Kafka) -> None:
-    found = connector(f"kafka://{guarded.behind}", timeout="2s")
+    found = connector(f"kafka://{guarded.behind}", timeout="5s")
     with pytest.raises(Unreachable, match=rf"the cluster names 127\.0\.0\.1:{guarded.front} \(advertised"):
         bodies(found)

@@ -13,7 +13,7 @@ from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.fixtures import PASSWORD, USERS, KafkaPlace, connector_of
 from support.brokers.kafka.letters import dead, outgoing, sent
 from support.sending_contract import until_it_ends
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 from support.wire_builders import configure
 from support.wire_builders import dlq_aloud as dlq
 
@@ -93,7 +93,7 @@ def test_a_time_that_lies_ahead_is_kept_as_far_as_the_topic_takes_it(kafka: Kafk
     letters = [outgoing(n, kafka.topic, "p", dead(n, published_at=at * 1000)) for n, at in enumerate(ahead)]
     assert set(sent(kafka.connector, letters).values()) == {"confirmed"}
     first, second = (m.timestamp()[1] for m in kafka.driver.records(kafka.topic, 2))
-    assert (first, moment <= second < moment + 60_000) == (ahead[0], True)
+    assert (first, moment <= second <= time.time() * 1000) == (ahead[0], True)
 
 
 def test_a_quota_makes_a_replay_slow_and_leaves_nothing_in_doubt(kafka: KafkaPlace) -> None:
@@ -102,6 +102,10 @@ def test_a_quota_makes_a_replay_slow_and_leaves_nothing_in_doubt(kafka: KafkaPla
     record = dead(0)._replace(body=b"x" * 1000, body_size=1000)
     letters = [outgoing(n, kafka.topic, "p", record) for n in range(600)]
     connector = connector_of(kafka.node, timeout="10s")
-    with raw.quota(kafka.node.bootstrap, "producer_byte_rate", 40_000):
+
+    def is_made_to_wait() -> bool:
         assert sent(connector, letters) == dict.fromkeys(range(600), "confirmed")
-    assert connector.cluster.made_to_wait("")
+        return bool(connector.cluster.made_to_wait(""))
+
+    with raw.quota(kafka.node.bootstrap, "producer_byte_rate", 40_000):
+        eventually(is_made_to_wait)  # the broker heeds it some time after the controller

@@ -132,7 +132,7 @@ def test_the_log_says_what_is_newer_lives_and_is_consumed(kafka: KafkaPlace) -> 
         1: (6, False),
     }
     assert proof.unlooked == {}
-    assert groups(kafka) == before, "it joins no group"
+    assert groups(kafka) <= before, "it joins no group"
 
 
 def test_a_business_key_in_the_body_is_compared_too_and_a_tombstone_ends_all_of_its_key(

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace, connector_of
 from support.rehearsing import FAILURES, OF_EACH, counts, fixed, on_kafka, rehearse, told_of
+from support.waiting import eventually
 
 from dlq.core.errors import AccessDenied
 from dlq.operations.workspace import Workspace
@@ -54,7 +55,7 @@ def test_precision_and_recall_are_one(kafka: KafkaPlace, workspace: Workspace) -
     assert consumer.marks == {"dlq_replay_id", "dlq_replay_lap", "dlq_replay_of", "dlq_rehearsal"}
     assert kafka.driver.end(kafka.topic) == before
     assert done.document["removed"]
-    assert not [name for name in kafka.driver.admin.list_topics().topics if name.startswith("dlq.rehearsal")]
+    eventually(lambda: not any(name.startswith("dlq.rehearsal") for name in kafka.driver.topics()))
 
 
 def test_a_right_that_is_missing_is_named_in_one_line(

@@ -1,7 +1,7 @@
 """What the tests do on a Kafka node beside the connector: topics, records, share groups."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -16,6 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -57,13 +58,14 @@ class Driver:
         self._producer = Producer({**self.settings, **ours})
 
     def grant(self, topic: str, right: AclOperation) -> None:
-        """To bob."""
-        allowed = AclBinding(
+        """To bob; returns when the broker heeds it, which is after the controller's answer."""
+        told = (
             ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*", right,
             AclPermissionType.ALLOW,
         )  # fmt: skip
-        for future in self.admin.create_acls([allowed]).values():
+        for future in self.admin.create_acls([AclBinding(*told)]).values():
             future.result(PATIENCE)
+        eventually(lambda: self.admin.describe_acls(AclBindingFilter(*told)).result(PATIENCE))
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: object) -> None:
         """`settings` with _ for each dot; returns when every partition has a leader."""
@@ -77,7 +79,11 @@ class Driver:
         """Returns when it is gone."""
         for future in self.admin.delete_topics([topic]).values():
             future.result(PATIENCE)
-        eventually(lambda: topic not in self.admin.list_topics(timeout=PATIENCE).topics)
+        eventually(lambda: topic not in self.topics())
+
+    def topics(self) -> Collection[str]:
+        """Their names."""
+        return self.admin.list_topics(timeout=PATIENCE).topics.keys()
 
     def send(
         self,
@@ -115,8 +121,9 @@ class Driver:
         return stored
 
     def transactional(self, name: str) -> Producer:
-        """A producer whose transactions may begin."""
-        producer = Producer({**self.settings, "transactional.id": name})
+        """A producer whose transactions may begin, and are not ended by the broker."""
+        unhurried = {"transaction.timeout.ms": 900_000}
+        producer = Producer({**self.settings, "transactional.id": name, **unhurried})
         producer.init_transactions(PATIENCE)
         return producer
 
@@ -180,15 +187,20 @@ class Driver:
             consumer.close()
 
     def configure(self, kind: ResourceType, name: str, **settings: object) -> None:
-        """Set settings of a topic or a group, with _ for each dot."""
+        """Set settings of a topic or a group, with _ for each dot; returns when the broker has them."""
         resource = ConfigResource(kind, name)
-        for setting, value in settings.items():
-            entry = ConfigEntry(
-                setting.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET
-            )
+        wanted = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
+        for setting, value in wanted.items():
+            entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
             resource.add_incremental_config(entry)
         for future in self.admin.incremental_alter_configs([resource]).values():
             future.result(PATIENCE)
+
+        def is_told() -> bool:
+            told = self.admin.describe_configs([ConfigResource(kind, name)])[resource].result(PATIENCE)
+            return all(setting in told and told[setting].value == wanted[setting] for setting in wanted)
+
+        eventually(is_told)
 
     def share_group(self, group: str, dead: str, **settings: object) -> None:
         """A share group that reads from the beginning, and whose dead letters go to a topic (KIP-1191)."""
@@ -198,7 +210,8 @@ class Driver:
     def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
         """What a consumer of the group leaves on the broker."""
         consumer = Consumer({**self.settings, "group.id": group, "enable.auto.commit": False})
-        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        place = TopicPartition(topic, partition, offset)
+        eventually(lambda: consumer.commit(offsets=[place], asynchronous=False))
         consumer.close()
 
     def share(self, group: str, topic: str, verdict: Callable[[Message], Any], count: int) -> list[int]:
@@ -217,7 +230,7 @@ class Driver:
                     assert message.error() is None, message.error()
                     taken.append(message.offset() or 0)
                     consumer.acknowledge(message, verdict(message))
-                consumer.commit_sync(10)
+                consumer.commit_sync(PATIENCE)
         finally:
             consumer.close()
         return taken
