@@ -1,9 +1,12 @@
 """What `dlq coverage` said beside what became of messages, as a confusion matrix."""
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Fate
 
@@ -51,6 +54,18 @@ def compare(fates: Iterable[Fate], outcomes: Iterable[Outcome]) -> None:
     print({f"said {said}, was {was}": n for (said, was), n in sorted(matrix.items())})
     assert tried
     assert not wrong, f"{len(wrong)} of {len(tried)} rows: " + "\n".join(wrong[:20])
+
+
+def compare_late(fates: Iterable[Fate], find: Callable[[], Iterable[Outcome]]) -> None:
+    """The same of what is found as soon as it is what was said: a broker takes its time to move a message."""
+    said, deadline = [*fates], time.monotonic() + PATIENCE
+    while True:
+        try:
+            return compare(said, find())
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
 
 
 def _truth(found: list[Outcome]) -> str:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,13 +14,12 @@ from proton import Delivery
 from support.brokers.activemq.amqp import connected
 from support.brokers.activemq.broker import Artemis
 from support.brokers.activemq.fixtures import Place, settings_of
-from support.coverage import Case, Outcome, compare
+from support.coverage import Case, Outcome, compare_late
 from support.waiting import PATIENCE
 
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.look.coverage import PRODUCER
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
-from dlq.connectors.base import Fate
 from dlq.core.errors import BrokerError
 
 pytestmark = [pytest.mark.activemq]
@@ -130,16 +130,24 @@ class Lab:
                     receiver.fetcher.unsettled[0].local.failed = True
                     receiver.settle(Delivery.MODIFIED)
 
-    def take_all(self) -> dict[str, list[str]]:
-        """Body -> queues that hold it, which are emptied."""
+    def queues(self) -> list[str]:
+        return [queue for queue in self.management.queues() or () if queue.startswith(("t", "DLQ.t"))]
+
+    def find(self, cases: list["Death"]) -> list[Outcome]:
+        """In which queues each lies."""
         found: dict[str, list[str]] = {}
-        for queue in self.management.queues() or ():
-            if not queue.startswith(("t", "DLQ.t")):
-                continue
+        for queue in self.queues():
             for one in self.management.messages(queue, "") or ():
                 found.setdefault(str(one.get("mark")), []).append(queue)
+        refused = {case.id: [PRODUCER] for case in cases if case.is_refused}
+        return [
+            Outcome(case, frozenset([*found.get(str(case.id), ()), *refused.get(case.id, ())]))
+            for case in cases
+        ]
+
+    def empty(self) -> None:
+        for queue in self.queues():
             self.management.empty(queue)
-        return found
 
 
 @dataclass
@@ -178,23 +186,18 @@ def run(place: Place, seed: int, number: int) -> None:
     chance = random.Random(seed)
     lab = Lab(place, [draw(chance, f"t{seed}-{at}") for at in range(number)])
     lab.build()
-    fates: list[Fate] = []
     cases = [[*deaths(topology)] for topology in lab.topologies]
-    done: list[Outcome] = []
     for round_ in range(max(map(len, cases))):
         now = [own[round_] for own in cases if round_ < len(own)]
         tried = {(case.kind, case.name, case.death) for case in now}  # queues that deaths have made count
-        fates += [fate for fate in place.connector.coverage() if fate[:3] in tried]
+        fates = [fate for fate in place.connector.coverage() if fate[:3] in tried]
         for id_, case in enumerate(now):
             case.id = id_
             lab.kill(case)
         time.sleep(1.5)
-        found = lab.take_all()
-        for case in now:
-            refused = [PRODUCER] if case.is_refused else []
-            done.append(Outcome(case, frozenset([*found.get(str(case.id), ()), *refused])))
+        compare_late(fates, partial(lab.find, now))
+        lab.empty()
     lab.management.close()
-    compare(fates, done)
 
 
 def test_a_handful_leads_where_it_was_said(artemis: Place) -> None:
