@@ -49,7 +49,7 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
 
 def test_dedup_keys_come_with_the_time_at_which_they_expire(client: redis.Redis, redis_url: str) -> None:
     client.set("MSGDEDUP:pay:orders:paid:K1", "CONSUMED", px=86_400_000)
-    client.set("MSGDEDUP:pay:orders:K2", "CONSUMING", px=60_000)
+    client.set("MSGDEDUP:pay:orders:K2", "CONSUMING", px=3_600_000)
     client.set("MSGDEDUP:p*y:orders:K3", "CONSUMED")
     client.set("MSGDEDUPLICATED:pay:orders:K4", "CONSUMED")
     client.hset("MSGDEDUP:not-a-record", "field", "value")

@@ -168,6 +168,7 @@ def test_rocketmq_gets_each_letter_once(rocket: Rocket, tmp_path: Path, book: st
     target = f"topic:{rocket.topic}"
     hosts = Hosts(tmp_path, broker, "rocketmq", target, book, source=source, rate=NOT_AT_ONCE)
     hosts.through(lambda: rocket.driver.end(rocket.topic))
+    eventually(lambda: rocket.driver.end(rocket.topic) >= LETTERS)
     messages = rocket.driver.messages(rocket.topic)
     found = Counter(parse_properties(message.properties)["dlq_replay_id"] for message in messages)
     assert (len(found), set(found.values())) == (LETTERS, {1})

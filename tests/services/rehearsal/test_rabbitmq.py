@@ -62,7 +62,7 @@ def test_precision_and_recall_are_one(rabbit: Rabbit, workspace: Workspace) -> N
     assert done.document["target"] == {"name": f"queue:{production}", "before": 1, "after": 1}
     assert done.document["removed"]
     places = [done.document["place"], done.document["dead_place"]]
-    assert not {*places} & {one["name"] for one in rabbit.listed("queues")}
+    eventually(lambda: not {*places} & {one["name"] for one in rabbit.listed("queues")})
 
 
 @on_rabbitmq_4
