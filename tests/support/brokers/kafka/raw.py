@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from support.brokers.hostile_kafka import record, text
+from support.waiting import PATIENCE
 
 __all__ = ["RawHeaders", "batch", "produce", "quota", "record"]
 
@@ -48,7 +49,7 @@ def batch(
 def call(bootstrap: str, api: int, version: int, body: bytes) -> bytes:
     """One request; returns the answer behind its correlation id."""
     host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), 30) as link, link.makefile("rb") as answers:
+    with socket.create_connection((host, int(port)), PATIENCE) as link, link.makefile("rb") as answers:
         request = struct.pack(">hhi", api, version, 7) + text("raw") + body
         link.sendall(struct.pack(">i", len(request)) + request)
         (size,) = struct.unpack(">i", answers.read(4))

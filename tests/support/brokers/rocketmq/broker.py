@@ -189,12 +189,12 @@ class RocketMQ(Started):
 
     def _announce(self, node: str) -> None:
         """Let a broker register: a permission that is set makes it do so."""
-        link = Link(self.addresses[node], Access())
+        link = Link(self.addresses[node], Access(timeout=PATIENCE))
         link.call(AdminCode.SET_BROKER_CONFIG, {}, b"brokerPermission=6")
         link.close()
 
     def registered(self) -> Mapping[str, object]:
-        link = Link(self.name_server, Access())
+        link = Link(self.name_server, Access(timeout=PATIENCE))
         try:
             table = lenient_json.loads(link.call(RequestCode.CLUSTER, {}).body.decode())
             return dict(table.get("brokerAddrTable") or {})
