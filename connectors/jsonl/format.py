@@ -41,7 +41,7 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
     try:
         document = _read(line)
     except Twice as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{error}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from error
     if not isinstance(document, dict):

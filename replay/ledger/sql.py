@@ -47,7 +47,7 @@ _RECLAIM = (
 
 _CHUNK = 2_000
 """SQLite takes 32,766 values in a statement, and a new row has eleven."""
-_CHUNK_OF_ROWS = 50_000
+CHUNK_OF_ROWS = 50_000
 
 
 class _SomeAreKnownError(Exception):
@@ -228,7 +228,7 @@ class SqlLedger:
     def _pages(
         self, columns: Sequence[str], chosen: str = "", *values: Any
     ) -> Iterator[Sequence[tuple[Any, ...]]]:
-        wanted = f'replays WHERE {chosen} "key" > ? ORDER BY "key" LIMIT {_CHUNK_OF_ROWS}'
+        wanted = f'replays WHERE {chosen} "key" > ? ORDER BY "key" LIMIT {CHUNK_OF_ROWS}'
         after, place = "", columns.index("key")
         while chunk := self._select(columns, wanted, *values, after):
             if chunk[-1][place] == after:

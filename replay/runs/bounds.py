@@ -16,7 +16,7 @@ from dlq.replay.states import State
 _AT_ONCE = 1000
 _UNPROVEN: Sequence[State] = ("sending", "in_doubt")
 """States that bounds may be asked about."""
-_GONE = (
+_NO_BOUNDS = (
     "plan {0} has {1} letter(s) in doubt on {2}, and plans/{0}.{2}.bounds.json, which says where its targets "
     "ended before they were sent, is not there: what would be noted now proves nothing of them. Look if they "
     "are there, and say so first: dlq replay reconcile {0} (--sent ID, --not-sent ID, --hold ID)"
@@ -59,5 +59,5 @@ class Bounds:
         """Note evidence. Raises UsageError where letters that are in doubt were sent before any was noted."""
         plan, lost = self._plan.header.plan, self._unproven[broker].total()
         if evidence and lost and not planfile.bounds_of(self._store, plan, broker):
-            raise UsageError(_GONE.format(plan, lost, broker))
+            raise UsageError(_NO_BOUNDS.format(plan, lost, broker))
         planfile.keep_bounds(self._store, plan, broker, evidence)

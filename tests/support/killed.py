@@ -53,7 +53,7 @@ def send(folder: Path) -> None:
 
 def move(folder: Path) -> None:
     """Move the ledger out of the archive."""
-    sql._CHUNK_OF_ROWS = 2
+    sql.CHUNK_OF_ROWS = 2
     ledger.move(of(folder, f"sqlite:///{folder}/new.db").ledger, LocalStore(f"{folder}/archive"))
 
 

@@ -23,7 +23,7 @@ _AMQP = {"amqp": 5672, "amqps": 5671}
 
 PATIENCE = 3
 """Time-outs that an answer may take."""
-_REASON_SECONDS = 0.5
+REASON_SECONDS = 0.5
 
 
 class Address(NamedTuple):
@@ -166,10 +166,10 @@ class BrokerWire(Wire):
         def reasons() -> list[BrokerError]:
             return [error for error in others.values() if not isinstance(error, RolledBack)]
 
-        until = time.monotonic() + _REASON_SECONDS
+        until = time.monotonic() + REASON_SECONDS
         with suppress(BrokerError):  # the reason, which is kept, or the end of the connection
             while not reasons() and time.monotonic() < until:
-                self.read(_REASON_SECONDS)
+                self.read(REASON_SECONDS)
         return RolledBack(f"{reasons()[0]} ({refused})") if reasons() else refused
 
     def tell_end(self, why: str) -> ConnectionLost:

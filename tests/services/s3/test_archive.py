@@ -82,9 +82,8 @@ def test_who_lets_go_late_leaves_the_lock_of_another(
 ) -> None:
     store = S3Store(s3_location)
     with store.lock("work"):
-        taken_over = partial(
-            store.filesystem.pipe_file, store._path("locks/work"), b'{"token": "of another"}'
-        )
+        path = f"{s3_location.removeprefix('s3://')}/locks/work"
+        taken_over = partial(store.filesystem.pipe_file, path, b'{"token": "of another"}')
         monkeypatch.setattr(store._locks[0], "check", taken_over)
     assert store.get("locks/work") == b'{"token": "of another"}'
 

@@ -166,7 +166,7 @@ def connected(login: bytes, *answers: bytes) -> Iterator[Sender]:
 def test_why_a_transaction_was_rolled_back_is_said_also_when_it_comes_later(
     answers: list[bytes], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "_REASON_SECONDS", 0.2 if told.endswith("$") else PATIENCE)
+    monkeypatch.setattr(sockets, "REASON_SECONDS", 0.2 if told.endswith("$") else PATIENCE)
     with connected(*answers) as sender:
         with pytest.raises(RolledBack, match=told):  # so nothing of it is stored
             sender.wait_for("2")
