@@ -1,7 +1,7 @@
 """Letters of a plan that died again: the archive holds them with the id of their replay."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,8 @@ from dlq.archive.storage.store import Store
 from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
+from dlq.replay.ledger.contract import Ledger
+from dlq.replay.states import State
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,6 +29,7 @@ _NEWEST = f"SELECT r.record_id {_BACK} ORDER BY r.captured_at DESC, r.record_id 
 _AMONG = f"""
     SELECT DISTINCT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
     WHERE captured_at >= make_timestamptz(?) AND id IN (SELECT unnest(?))"""
+_UNPROVEN: Sequence[State] = ("in_doubt", "held", "planned")
 _PULLED = f"AND mode IS DISTINCT FROM '{BY_IMPORT}'"
 
 
@@ -41,6 +44,17 @@ def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> lis
     """Record ids of the letters that came back of `plan`, at most so many, the newest first. `connection` has
     the views of the archive and the ledger."""
     return [record_id for (record_id,) in user_sql.run(connection, _NEWEST, [plan, most]).rows]
+
+
+def confirm(store: Store, ledger: Ledger, plan: str) -> int:
+    """Confirm letters of a plan that a pull has brought back: they were sent, whatever was concluded. Return
+    how many."""
+    entries = [entry for state in _UNPROVEN for entry in ledger.entries(plan, state)]
+    if not entries:
+        return 0
+    since = min(entry.sent_at for entry in entries)
+    back = find_among(store, {entry.key for entry in entries}, since, by_import=False)
+    return ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
 
 
 def find_among(store: Store, replay_ids: Collection[str], since: int, by_import: bool = True) -> set[str]:

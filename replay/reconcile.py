@@ -82,12 +82,14 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
     with store.lock(f"plan-{plan}"):
         by_marks = marks.expire(store, ledger, plan)
         resolved = Resolved(sent=by_marks["confirmed"], not_sent=by_marks["planned"])
-        doubtful = ledger.entries(plan, "in_doubt")
-        named = _keys_by_state(doubtful + ledger.entries(plan, "held"), decision)
-        if doubtful:
+        named = _keys_by_state(_list_open(ledger, plan), decision)
+        resolved.count("confirmed", came_back.confirm(store, ledger, plan))
+        if doubtful := ledger.entries(plan, "in_doubt"):
             _by_proof(checked, brokers, ledger, doubtful, resolved)
         who = decision.who or actor()
-        for state, keys in named.items():
+        unproven = {entry.key for entry in _list_open(ledger, plan)}
+        for state, named_keys in named.items():
+            keys = [key for key in named_keys if key in unproven]
             resolved.count(state, ledger.resolve(keys, state, f"decided by {who}"))
         if decision.rest is not None:
             keys = [entry.key for entry in ledger.entries(plan, "in_doubt")]
@@ -97,6 +99,11 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
         if status.is_over(states):
             resolved.notes += forget(header, brokers)
         return resolved
+
+
+def _list_open(ledger: Ledger, plan: str) -> Sequence[Entry]:
+    """List what an operator may decide."""
+    return [*ledger.entries(plan, "in_doubt"), *ledger.entries(plan, "held")]
 
 
 def _keys_by_state(entries: Sequence[Entry], decision: Decision) -> Mapping[State, list[str]]:
@@ -119,12 +126,7 @@ def _find_entry(entries: Sequence[Entry], prefix: str) -> Entry:
 def _by_proof(
     plan: Checked, brokers: Brokers, ledger: Ledger, doubtful: Sequence[Entry], resolved: Resolved
 ) -> None:
-    since = min(entry.sent_at for entry in doubtful)
-    back = came_back.find_among(plan.store, {entry.key for entry in doubtful}, since, by_import=False)
-    resolved.count(
-        "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
-    )
-    open_still = {entry.number: entry.sent_at for entry in doubtful if entry.key not in back}
+    open_still = {entry.number: entry.sent_at for entry in doubtful}
     confirmed = _last_confirmed(ledger, plan.header.plan)
     found = _on_brokers(plan, brokers, open_still, confirmed, resolved.notes)
     for presence, state in _SHOWN:

@@ -24,12 +24,13 @@ BY_OWNER: Mapping[State, tuple[State, ...]] = {
 whatever was concluded in the meantime; `planned` is a claim that was given back unsent."""
 
 BY_RECONCILE: Mapping[State, tuple[State, ...]] = {
-    "confirmed": ("in_doubt", "held"),
+    "confirmed": ("in_doubt", "held", "planned"),
     "planned": ("in_doubt", "held"),
     "held": ("in_doubt",),
     "in_doubt": ("sending",),
 }
-"""State -> the states from which proof, an operator's decision or the end of a lease may go there."""
+"""State -> the states from which proof, an operator's decision or the end of a lease may go there. What was
+called unsent may be proven sent later."""
 
 SENT: tuple[State, ...] = ("confirmed", "sending", "in_doubt", "held")
 """It was sent, or may have been."""

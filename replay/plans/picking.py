@@ -110,7 +110,7 @@ class Known(NamedTuple):
     twins: Collection[str]
     """Ids of letters that have a twin which was sent."""
     back: Collection[str]
-    """Keys of refused letters that died again."""
+    """Keys of those that died again, though they were refused, or nobody knows that they were sent."""
     oldest: Mapping[str, int | None]
     """Id -> the oldest known time, where the word of an owner may hold that long."""
 
@@ -172,6 +172,8 @@ class Picker:
 
     def _why_done(self, candidate: Candidate, state: State, known: Known) -> str | None:
         """Return what the ledger has against it; what no broker kept may go again."""
+        if state == "planned" and candidate.letter.key in known.back:
+            return "replayed"  # whatever was decided
         if state not in _MAY_GO_AGAIN:
             return _LEFT_OUT_BY_STATE.get(state)
         dies_again = state == "refused" and self._dies_again(candidate, known)

@@ -6,7 +6,7 @@ Nothing is sent and no letter is changed; the plan is a new file of the archive.
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -83,6 +83,8 @@ class _Planner:
         self._sent: twins.Sent = {}
         self._replays: pa.Table
         """All that were sent, or may have been."""
+        self._back: Collection[str] = ()
+        """Keys of those that died again, though the ledger does not know that they were sent."""
         self._files: Mapping[str, str | None] = {}
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
@@ -113,6 +115,8 @@ class _Planner:
     def _letters(self) -> Iterator[Letter]:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
         self._replays = elsewhere.list_sent(replays)
+        unsent = elsewhere.list_unsent(replays)
+        self._back = came_back.find_among(self._store, unsent, 0) if unsent else ()
         queued = still_queued.find_queued(self._store, self._settings)
         connection = views.connect(self._store, replays, queued=queued)
         committed = manifests.list_committed(self._store)
@@ -156,12 +160,11 @@ class _Planner:
         ids = rows["record_id"].to_pylist()
         is_known = rows["replay_state"].null_count < rows.num_rows
         states = self._ledger.states(keys) if self._ledger else {}
-        refused = [key for key in keys if states.get(key) == "refused"]
         return Known(
             states,
             elsewhere.find_sent(self._replays, ids) if is_known else {},
             twins.with_sent_twin(self._sent, rows) - self._of_keys.keys(),
-            came_back.find_among(self._store, refused, 0) if refused else (),
+            self._back,
             dict(zip(ids, _oldest(rows), strict=True)) if self._settings.consumers else {},
         )
 

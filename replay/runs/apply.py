@@ -23,7 +23,7 @@ from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
 from dlq.core.runtime.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.settings import Settings
 from dlq.core.values.units import seconds
-from dlq.replay import status
+from dlq.replay import came_back, status
 from dlq.replay.ledger.claims import UNSENT_SHARE, Claims
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.location import is_server
@@ -158,6 +158,7 @@ def applying(
     with store.lock(f"plan-{plan}"), mark, rare_garbage_collection(), quick_thread_switches():
         stop.forget_old_requests()
         marks.expire(store, ledger, plan)
+        came_back.confirm(store, ledger, plan)
         yield send
 
 

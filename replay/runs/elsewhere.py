@@ -13,9 +13,10 @@ from dlq.replay.ledger.contract import Ledger
 from dlq.replay.plans import planfile
 from dlq.replay.plans.letters import Letter
 from dlq.replay.plans.planfile import Header
-from dlq.replay.states import SENT
+from dlq.replay.states import MAY_SEND, SENT
 
 _COLUMNS = ["record_id", "key", "state", "target"]
+_UNSENT = (*MAY_SEND, "refused")
 _GOING = "going"
 """In the place of a state of the ledger, which does not know of it yet."""
 _LOCKS = "locks/plan-"
@@ -31,6 +32,13 @@ def list_sent(replays: pa.Table | None) -> pa.Table:
     """List the ledger's replays that were sent, or may have been."""
     known = REPLAYS.empty_table() if replays is None else replays
     return _those_in(known, "state", SENT).select(_COLUMNS)
+
+
+def list_unsent(replays: pa.Table | None) -> list[str]:
+    """List the keys of the ledger's replays that no broker has, as far as it knows."""
+    known = REPLAYS.empty_table() if replays is None else replays
+    keys: list[str] = _those_in(known, "state", _UNSENT)["key"].to_pylist()
+    return keys
 
 
 def list_going(store: Store, header: Header) -> pa.Table:

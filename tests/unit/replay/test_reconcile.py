@@ -1,5 +1,6 @@
 """What is in doubt is resolved by proof first, then by an operator's decision, and who made it is kept."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dlq.core.headers.provenance import REPLAY_ID
 from dlq.replay.actor import system_user
 from dlq.replay.plans.letters import Letter
 from dlq.replay.runs.load import Loader
+from dlq.replay.states import State
 
 
 @pytest.fixture
@@ -65,6 +67,32 @@ def test_a_letter_that_came_back_is_proven_sent_but_not_by_a_file_or_an_older_ca
         segments.commit(replay.store, "orders", f"later{number}", 0, mode, [back], {})
     assert replay.reconcile(doubtful) == {"sent": 2, "not_sent": 0, "unknown": 3}
     assert [entry.key for entry in replay.ledger.entries(doubtful, "confirmed")] == [first, second]
+
+
+def bring_back(replay: Replaying, keys: Sequence[str]) -> None:
+    """A pull brings letters that died again."""
+    back = [letter(100 + n, headers={REPLAY_ID: key}, captured_at=now()) for n, key in enumerate(keys)]
+    segments.commit(replay.store, "orders", "later", 0, "drain", back, {})
+
+
+@pytest.mark.parametrize("way", ["apply", "reconcile", "plan"])
+@pytest.mark.parametrize("word", ["planned", "held"])
+def test_what_came_back_was_sent_whatever_the_operator_has_said(
+    replay: Replaying, doubtful: str, way: str, word: State
+) -> None:
+    keys, arrived = keys_in_doubt(replay, doubtful), replay.queue.arrived()
+    replay.reconcile(doubtful, rest=word)
+    bring_back(replay, keys)
+    if way == "plan":
+        replay.apply(replay.plan(any_advice=True))
+    elif way == "apply":
+        replay.apply(doubtful)
+        assert replay.states(doubtful) == {"confirmed": 20}
+    else:
+        assert replay.reconcile(doubtful) == {"sent": 5, "not_sent": 0, "unknown": 0}
+    sent = Counter(replay.queue.arrived()) - Counter(arrived)
+    assert sent.keys().isdisjoint(keys)
+    assert len(sent) == {"apply": 15, "reconcile": 0, "plan": 20}[way]
 
 
 def test_the_operators_word_counts_per_letter_and_is_kept(replay: Replaying, doubtful: str) -> None:
