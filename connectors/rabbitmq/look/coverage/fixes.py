@@ -58,14 +58,14 @@ def route(known: Definitions, exchange: str, key: str, queue: str) -> str:
 
 
 def _keeper(known: Definitions, queue: str) -> str:
-    """Return a queue for dead letters: its own, else the first that is called so and sends none on, else one
-    to be made. Two such queues that keep each other's, or one that sends them back, would be a circle, in
-    which RabbitMQ drops what expires."""
+    """Return a queue for dead letters: its own, which may have to be made, or else the only one that there
+    is. Of several each may be another application's. One that sends its letters on may send them back: that
+    would be a circle, in which RabbitMQ drops what expires."""
     own, others = f"{queue}.dlq" if queue else _UNROUTABLE, known.for_dead_letters
-    if own in known.queues or queue in others:
+    if own in known.queues or len(others) != 1 or queue in others:
         return own
-    ends = (name for name in others if known.topology(name).setting("dead-letter-exchange") is None)
-    return next(ends, own)
+    [only] = others
+    return only if known.topology(only).setting("dead-letter-exchange") is None else own
 
 
 def _policy(known: Definitions, name: str, kind: str, definition: Mapping[str, Any]) -> str:

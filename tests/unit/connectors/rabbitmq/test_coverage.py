@@ -122,12 +122,15 @@ def test_the_fix_is_a_command_of_the_shell_whatever_a_queue_is_called() -> None:
 BACK = {"dead-letter-exchange": "", "dead-letter-routing-key": "orders"}
 
 
-@each_row("name, keeper, a", [
-    ("orders", "a.dlq", {}), ("orders", "b.dlq", BACK),
-    ("a.dlq", "a.dlq.dlq", {}), ("b.dlq", "b.dlq.dlq", {}),
+@each_row("name, keeper, others", [
+    ("orders", "a.dlq", [queue("a.dlq")]), ("orders", "orders.dlq", [queue("a.dlq", BACK)]),
+    ("orders", "orders.dlq", [queue("a.dlq"), queue("b.dlq")]),
+    ("a.dlq", "a.dlq.dlq", [queue("a.dlq")]), ("a.dlq", "a.dlq.dlq", [queue("a.dlq"), queue("b.dlq")]),
 ])  # fmt: skip
-def test_no_fix_makes_a_circle_of_queues(name: str, keeper: str, a: Values) -> None:
-    found = fate_of(name, "reject", [queue("orders"), queue("a.dlq", a), queue("b.dlq")])
+def test_no_fix_makes_a_circle_of_queues_or_takes_that_of_another(
+    name: str, keeper: str, others: list[Values]
+) -> None:
+    found = fate_of(name, "reject", [queue("orders"), *others])
     assert f'"dead-letter-routing-key": "{keeper}"' in found.fix
 
 
