@@ -59,7 +59,7 @@ def run(folder: Path, *words: str) -> Ended:
 
 def configured(folder: Path, kind: str, url: str, source: str, words: str = "another end") -> None:
     """`words`: what will be said of the broker in the end."""
-    timeout = "1s" if any(silence in words for silence in SILENCE) or not words else UNHURRIED
+    timeout = "5s" if any(silence in words for silence in SILENCE) or not words else UNHURRIED
     text = f'[brokers.b]\nkind = "{kind}"\nurl = "{url}"\npassword_env = "HOSTILE"\ntimeout = "{timeout}"\n'
     (folder / "dlq.toml").write_text(f'{text}[sources.s]\nbroker = "b"\n{source}\n')
 

@@ -129,6 +129,7 @@ def test_a_killed_pull_of_a_pattern_loses_and_doubles_nothing(
 
     kill_at(30_000)
     kill_at(15_000)
+    rabbit.wait_until_nobody_holds_any()
     eventually(lambda: not dlq("pull", "-o", "json").json["sources"][0]["snapshot"])
     assert in_the_archive(dlq) == numbers
 
@@ -184,7 +185,8 @@ def test_one_queue_that_cannot_be_read_does_not_hold_up_the_others(
     assert in_the_archive(dlq) == {"a.dlq": 3, "z.dlq": 3}
     assert all(f"not read: {name}: " in pulled.err for name in names)
     assert "another connection holds it exclusively" in pulled.err
-    assert (rabbit.depth("locked.dlq"), rabbit.depth("tight.dlq")) == (3, 2)
+    for name, number in (("locked.dlq", 3), ("tight.dlq", 2)):
+        rabbit.wait_for(name, number)
     holder.connection.close()
 
 

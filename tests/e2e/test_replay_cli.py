@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.builders import in_file, memory_sources
 from support.rows import each_row
+from support.waiting import UNHURRIED, eventually
 
 from dlq.connectors.memory import MemoryBroker
 
@@ -185,9 +186,11 @@ def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(
     workspace: Workspace, consumer: Consumer
 ) -> None:
     consumer.fails = "no \x1b[31msuch order"
+    config = workspace.folder / "dlq.toml"
+    config.write_text(config.read_text().replace('ramp_wait = "2s"', f'ramp_wait = "{UNHURRIED}"'))
     plan = workspace.plan()
     done = workspace.say("replay", "apply", plan, "--ramp")
-    assert (done.code, consumer.taken) == (3, 1)
+    assert (done.code, eventually(lambda: consumer.taken)) == (3, 1)
     assert "stopped: 1 of the last 1 letters died again" in done.err
     [came_back] = workspace("ls", "--where", "headers['dlq_replay_id'] is not null").json
     short = came_back["record_id"][:12]

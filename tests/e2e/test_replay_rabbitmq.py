@@ -18,7 +18,11 @@ import pytest
 from pika.exceptions import AMQPError
 from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes
-from support.brokers.rabbitmq.letters import headers_of_all, wait_until_the_node_is_no_newcomer
+from support.brokers.rabbitmq.letters import (
+    headers_of_all,
+    settled_depth,
+    wait_until_the_node_is_no_newcomer,
+)
 from support.dying import DIED
 from support.waiting import PATIENCE, eventually
 from support.wire_builders import configure_rabbitmq
@@ -146,7 +150,8 @@ def own_exchanges(shop: Shop) -> list[str]:
 
 
 def look_and_decide(shop: Shop, plan: str) -> None:
-    """The operator looks at the queue: what lies there was sent."""
+    """The operator looks at the queue, when nothing comes any more: what lies there was sent."""
+    settled_depth(shop.rabbit, shop.work)
     arrived = shop.arrived()
     doubtful = shop.dlq("query", "select record_id, state from replays where state = 'in_doubt'").rows
     words = [word for row in doubtful if row["record_id"] in arrived for word in ("--sent", row["record_id"])]
@@ -187,14 +192,18 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
     assert resumed.code == 6
     assert 0 < resumed.json["states"]["in_doubt"] <= WINDOW
     assert here.dlq("verify").code == 6
-    resolved = here.dlq("replay", "reconcile", plan, "-o", "json")
-    unknown = resolved.json["resolved"]["unknown"]
-    assert resolved.code == (6 if unknown else 0), resolved.err
-    if kind == "quorum" and here.rabbit.version < (4,):
-        assert resolved.json["resolved"]["sent"] == 0
+
+    def is_resolved() -> bool:
+        resolved = here.dlq("replay", "reconcile", plan, "-o", "json")
+        assert resolved.code == (6 if resolved.json["resolved"]["unknown"] else 0), resolved.err
+        assert resolved.json["resolved"]["sent"] == 0 or not may_lack
+        return resolved.code == 0
+
+    if may_lack := kind == "quorum" and here.rabbit.version < (4,):
+        is_resolved()
         look_and_decide(here, plan)
     else:
-        assert unknown == 0
+        eventually(is_resolved)  # a busy broker may still name the client that is dead
     last = here.dlq("replay", "apply", plan, "-o", "json")
     assert (last.code, last.json["states"]["confirmed"]) == (0, 1000), last.err
     assert here.dlq("verify").code == 0
@@ -231,7 +240,7 @@ def test_kill_minus_nine_leaves_in_doubt_only_what_was_written(
 
 def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Shop]) -> None:
     here = shop(500)
-    plan = here.plan("--rate", "100")
+    plan = here.plan("--rate", "20")  # it has work for a while whenever the signal comes
     running = here.start("replay", "apply", plan)
     here.wait_for(15, running)
     running.terminate()
@@ -245,8 +254,9 @@ def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Sho
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_broker_killed_in_mid_window_keeps_all_it_confirmed(shop: Callable[..., Shop], kind: str) -> None:
     here = shop(2000, kind)
-    plan = here.plan("--witness", "--rate", "1000")  # it has work for a while whenever the node dies
+    plan = here.plan("--witness", "--rate", "300")  # it has work for a while whenever the node dies
     running = here.start("replay", "apply", plan)
+    here.rabbit.node.write_to_disk()
     here.wait_for(300, running)
     here.rabbit.node.kill()
     with contextlib.suppress(AMQPError):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.builders import in_file, memory_sources
+from support.waiting import PATIENCE
 
 from dlq.connectors.memory import MemoryBroker
 
@@ -151,5 +152,5 @@ def test_an_analysis_is_stopped_when_the_time_is_over(house: House) -> None:
     done = house.dlq("-o", "json", "run", "weekly")
     assert done.code == 3, done.err
     assert "analysis: stopped: no time is left" in done.err
-    assert done.json["seconds"] < 60
+    assert done.json["seconds"] < PATIENCE
     assert "Traceback" not in done.err

@@ -1,7 +1,9 @@
 """The page as the installed command serves it: what is killed, slow, silent, or gone."""
 
 import re
+import select
 import signal
+import socket
 import subprocess
 import time
 from contextlib import closing
@@ -58,7 +60,8 @@ def test_a_server_that_is_killed_at_any_moment_of_an_apply_loses_and_doubles_not
     with serving(folder) as last:
         last.enter()
         eventually(lambda: f"{LETTERS} of {LETTERS} confirmed" in last.get(f"/replays/{plan}"))
-        assert "begun by" not in last.get(f"/replays/{plan}").partition('id="commands"')[0]
+        # The command ends a moment later than its last letter is confirmed.
+        eventually(lambda: "begun by" not in last.get(f"/replays/{plan}").partition('id="commands"')[0])
         assert re.search(r"root \[proven\]|\[proven\]", last.get("/audit"))
     bodies = arrived(folder)
     assert len(bodies) == len(set(bodies)) == LETTERS
@@ -139,21 +142,24 @@ def test_what_others_ask_takes_no_more_memory_than_the_server_may_have(folder: P
     assert most <= 6.5 * 2**30  # beside what it has to begin with
 
 
-def seconds_of_a_page(server: Server) -> float:
-    begun = time.monotonic()
-    assert "order" in server.get("/letters")
-    return time.monotonic() - begun
+def is_held(one: socket.socket) -> bool:
+    """Whether the server waits for the rest of this request still."""
+    return not select.select([one], [], [], 0)[0]
 
 
 def test_a_request_that_never_ends_does_not_hold_the_others(folder: Path) -> None:
     head = b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     slow = [b"", b"GET /" + head + b"X-", b"POST /pull" + head + b"Content-Length: 9\r\n\r\na="]
     with serving(folder) as server:
-        calm = seconds_of_a_page(server.enter())
-        held = [server.connect() for _ in range(60)]
-        for number, one in enumerate(held):
-            one.sendall(slow[number % len(slow)])
-        assert seconds_of_a_page(server) < max(9, 10 * calm), "they are let go after ten seconds"
+        server.enter()
+        for _ in range(9):
+            held = [server.connect() for _ in range(60)]
+            for number, one in enumerate(held):
+                one.sendall(slow[number % len(slow)])
+            assert "order" in server.get("/letters")
+            if is_in_time := all(map(is_held, held)):  # they are let go after ten seconds
+                break
+        assert is_in_time, "the page came when they were let go"
         for one in held[:3]:
             one.settimeout(PATIENCE)
             while one.recv(65536):

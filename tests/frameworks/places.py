@@ -13,7 +13,7 @@ from support.brokers.activemq.fixtures import settings_of
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
 from support.brokers.rabbitmq.broker import Node
-from support.brokers.rabbitmq.fixtures import channel_at
+from support.brokers.rabbitmq.fixtures import channel_at, letters_at_consumers
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver as RocketDriver
 from support.waiting import PATIENCE
@@ -36,6 +36,10 @@ class Place(ABC):
     """The broker in `dlq.toml`."""
     variables: Mapping[str, str] = {}
     """For `dlq`: the password."""
+
+    to_end = 2
+    """Seconds that a program has to end when it is told to. On a log it has more: that does not show what was
+    acknowledged, so nobody has waited for it."""
 
     def source(self, queue: str) -> str:
         """The line of `dlq.toml` that names where letters lie."""
@@ -82,6 +86,7 @@ class RabbitPlace(Place):
     def left(self) -> Mapping[str, int]:
         queues: Any = self.node.api("GET", "queues", self.vhost)
         depths = {queue["name"]: self.depth(queue["name"]) for queue in queues}
+        depths["at consumers"] = letters_at_consumers(self.node)
         return {name: depth for name, depth in depths.items() if depth}
 
     def close(self) -> None:
@@ -148,6 +153,8 @@ class ClassicPlace(Place):
 class KafkaPlace(Place):
     """Topics `PREFIX…` of a Kafka."""
 
+    to_end = 10
+
     def __init__(self, node: Kafka, prefix: str) -> None:
         self.prefix, self._driver = f"{prefix}.", Driver(node.bootstrap)
         self.url = node.bootstrap
@@ -163,6 +170,8 @@ class KafkaPlace(Place):
 
 class RocketPlace(Place):
     """A cluster of RocketMQ: a group's dead lie in `%DLQ%GROUP`. Programs reach its network from ours."""
+
+    to_end = 10
 
     def __init__(self, cluster: RocketMQ) -> None:
         self.url = cluster.name_server

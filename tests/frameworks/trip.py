@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from frameworks.clients import start
 from frameworks.places import Place
 from frameworks.table import Failure, Framework
 from support import preloaded
-from support.waiting import PATIENCE, STARTUP
+from support.waiting import PATIENCE, SOON, STARTUP
 
 from dlq.archive import views
 from dlq.archive.storage.store import LocalStore
@@ -78,10 +78,19 @@ class Trip:
         expected = Counter(failure.dead for failure in self.framework.failures for _ in failure.letters)
         with self._running("fail") as events:
             self._wait(lambda: self._are_dead(expected), expected)
+            self._wait_for_acknowledgements({*expected})
         return [*_taken(events)]
 
     def _are_dead(self, expected: Mapping[str, int]) -> bool:
         return all(self.place.depth(self.place.prefix + name) >= n for name, n in expected.items())
+
+    def _wait_for_acknowledgements(self, dead: Set[str]) -> None:
+        """Until nothing lies elsewhere than among the dead, as far as the broker tells: who is ended sooner
+        may leave a letter behind that has died already."""
+        places = {self.place.prefix + name for name in dead}
+        deadline = time.monotonic() + SOON
+        while self.place.left().keys() - places and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def judge(self) -> Mapping[str, Classified]:
         """All letters pulled, and analyzed: letter -> verdict. Names are told without the place's prefix."""
@@ -164,7 +173,7 @@ class Trip:
         finally:
             program.terminate()
             try:
-                program.wait(2)
+                program.wait(self.place.to_end)
             except subprocess.TimeoutExpired:
                 program.kill()
                 program.wait()

@@ -5,7 +5,6 @@ put letters there.
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.archives import change_body, letters_in
-from support.waiting import PATIENCE
+from support.waiting import eventually
 
 from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
@@ -123,10 +122,7 @@ class ReadingContract:
         place.fill(25)
         first = ids_in(place)
         assert len(first) == 25
-        deadline = time.monotonic() + PATIENCE  # a busy broker takes a moment to have them all back
-        while (again := ids_in(place)) != first and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert again == first
+        eventually(lambda: ids_in(place) == first)  # a busy broker takes a moment to have them all back
 
     def test_what_is_acknowledged_is_forgotten_where_the_broker_forgets(self, place: Place) -> None:
         place.fill(25)
@@ -177,10 +173,7 @@ class ReadingContract:
     def test_a_gauge_counts_what_is_there_and_takes_nothing(self, place: Place) -> None:
         place.needs("gauge")
         bodies = place.fill(3)
-        deadline = time.monotonic() + PATIENCE
-        while place.connector.gauge(place.source).depth != 3 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert place.connector.gauge(place.source).depth == 3
+        eventually(lambda: place.connector.gauge(place.source).depth == 3)
         assert [record.body for record in letters(place.connector.read(place.request()))] == bodies
 
     def test_closing_twice_does_no_harm(self, place: Place) -> None:

@@ -166,12 +166,14 @@ def test_copies_of_one_message_in_two_subscriptions_are_asked_for_each_by_itself
     subscriptions = [f"{news}.{n}" for n in range(2)]
     for name in subscriptions:
         stomp.make_queue(name, news, "MULTICAST")
+    before = stomp.depth("DLQ")
     with connected(place) as connection:
         connection.create_sender(news).send(Message(body=b"event", inferred=True, durable=True))
         for name in subscriptions:
             receiver = connection.create_receiver(f"{news}::{name}")
             receiver.receive(timeout=PATIENCE)
             receiver.reject()
+    eventually(lambda: stomp.depth("DLQ") == before + 2)
     records, left, _ = stomp.pull("drain", "DLQ")
     assert ([record.headers.get("_AMQ_ORIG_QUEUE") for record in records], left) == (subscriptions, [])
 

@@ -1,13 +1,16 @@
 """What a real Artemis leaves on letters of several ways proves what the rules say that it proves."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.brokers.activemq.fixtures import Place, on_artemis
+from support.waiting import eventually
 
 from dlq.analyzers.rules import Facts, Verdict, judge
 from dlq.connectors.activemq.look import artemis
 from dlq.core.clock import now
+from dlq.core.record import Record
 
 pytestmark = [pytest.mark.activemq, on_artemis]
 
@@ -19,9 +22,14 @@ def _too_many_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def verdict_of(place: Place, origin: str, queue: str = "DLQ") -> Verdict:
-    """On the one letter of an address, with what the pull learned of the broker."""
-    records, _, reading = place.pull("drain", queue)
-    [letter] = [r for r in records if r.headers.get("_AMQ_ORIG_ADDRESS") == origin]
+    """On the one letter of an address, once it has died, with what the pull learned of the broker."""
+
+    def pulled() -> tuple[list[Record], Any] | None:
+        records, _, reading = place.pull("drain", queue)
+        found = [r for r in records if r.headers.get("_AMQ_ORIG_ADDRESS") == origin]
+        return (found, reading) if found else None
+
+    [letter], reading = eventually(pulled)
     told = reading.topology
     assert told["places_of_the_dead"][origin] == ["DLQ", "ExpiryQueue"]
     places = {address: (dead, expired) for address, (dead, expired) in told["places_of_the_dead"].items()}

@@ -1,11 +1,10 @@
 """Letters that real Classic brokers killed carry the evidence that the rules lean on."""
 
 import re
-import time
 
 import pytest
 from support.brokers.activemq.fixtures import Place, on_classic
-from support.waiting import PATIENCE
+from support.waiting import eventually
 
 from dlq.analyzers.rules import Facts, judge
 from dlq.connectors.activemq.stomp.read import ack_id
@@ -18,15 +17,19 @@ DLQ = "ActiveMQ.DLQ"
 
 def refuse(place: Place, queue: str, times: int = 1) -> None:
     """NACK the next message of a queue, again when it comes back."""
-    link = place.consumer(queue)
-    deadline = time.monotonic() + PATIENCE
-    while times and time.monotonic() < deadline:
+    link, refused = place.consumer(queue), 0
+
+    def is_over() -> bool:
+        nonlocal refused
         for frame in link.receive(0.2):
             link.send(b"NACK\nid:%b\n\n\0" % ack_id(frame.head))
-            times -= 1
+            refused += 1
+        return refused >= times
+
+    eventually(is_over)
     link.ping()
     link.close()
-    assert not times
+    assert refused == times
 
 
 def letters_of(place: Place, origin: str, dead: str = DLQ) -> list[Record]:

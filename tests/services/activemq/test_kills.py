@@ -13,6 +13,7 @@ from support.archives import letters_in
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC
 from support.brokers.activemq.fixtures import WAYS, Place, by_openwire, on_all
 from support.brokers.activemq.sending import outgoing
+from support.sending_contract import proven
 from support.waiting import PATIENCE
 
 from dlq.archive.storage.store import LocalStore
@@ -104,7 +105,7 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(stomp: Place, way:
     assert len(numbers["confirmed"]) >= 1000
     assert numbers["in_doubt"]
     search = Search(plan, [letters[n] for n in numbers["in_doubt"]], 0, before)
-    found = ActiveMQConnector(here.settings).find(search).shown
+    found = proven(lambda: ActiveMQConnector(here.settings).find(search))
     known = numbers["confirmed"] | {n for n, presence in found.items() if presence == "sent"}
     arrived = [record.headers["dlq_replay_id"] for record in here.drain(here.back.name)]
     assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)

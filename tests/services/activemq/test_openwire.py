@@ -17,6 +17,7 @@ from support.brokers.activemq.fixtures import (
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of, sent_back
 from support.ports import free_ports
 from support.rows import each_row
+from support.sending_contract import proven
 
 from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
@@ -54,7 +55,8 @@ def test_with_openwire_alone_letters_come_go_and_are_found(stomp: Place) -> None
     answers, before = run_of(alone, stomp.queue, letters[:420])
     assert {sent.outcome for sent in answers} == {"confirmed"}
     for place in (alone, by_openwire(stomp), stomp):
-        found = place.connector.find(Search(stomp.queue, letters, 0, before)).shown
+        search = Search(stomp.queue, letters, 0, before)
+        found = proven(lambda place=place, search=search: place.connector.find(search))
         assert [found[n] for n in range(450)] == ["sent"] * 420 + ["not_sent"] * 30
     alone.connector.forget(SendRequest(stomp.queue))
     assert set(alone.connector.find(Search(stomp.queue, letters, 0, before)).shown.values()) == {"unknown"}

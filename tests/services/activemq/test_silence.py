@@ -4,6 +4,7 @@ import pytest
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, broker_of
 from support.brokers.activemq.fixtures import Place, by_openwire, on_newest, on_newest_classic, settings_of
 from support.brokers.activemq.sending import place_on
+from support.waiting import eventually
 
 from dlq.connectors.activemq.look.jolokia import Jolokia
 from dlq.core.errors import Unreachable
@@ -36,7 +37,8 @@ def test_a_queue_that_is_paused_says_so(stomp: Place) -> None:
 def test_letters_in_flight_at_another_consumer_are_said_to_be_there(stomp: Place, exclusive: str) -> None:
     stomp.send(b"a", b"b", b"c")
     other = stomp.consumer(**{"activemq.exclusive": exclusive})
-    other.ping()
+    held: list[object] = []
+    eventually(lambda: held.extend(other.receive(0.1)) or len(held) == 3)
     records, _, reading = stomp.pull("drain")
     said = f"{stomp.queue} has 3 letter(s) and gives none: 3 are in flight at other consumers, unacknowledged"
     is_shared = stomp.broker.artemis or exclusive == "false"

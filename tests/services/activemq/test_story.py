@@ -6,7 +6,6 @@ in the listener knows the truth, which the letters do not.
 """
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,7 +58,6 @@ def consuming(broker: ActiveMq, folder: Path) -> Iterator[tuple[Path, Callable[[
         process = broker.java("ActiveMqFailover.java", "orders", log=out, px=port, **files)
         try:
             eventually(cut.exists)
-            time.sleep(0.3)
             cutter.cut()
             yield log, lambda: Counter(int(line) for line in effects.read_text().split())
         finally:

@@ -10,6 +10,7 @@ from support.archives import letter
 from support.brokers.activemq.fixtures import Place, on_newest_classic
 from support.brokers.activemq.sending import sent_back
 from support.faults import Archive
+from support.waiting import eventually
 
 from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.activemq.stomp.link import Link
@@ -32,11 +33,8 @@ def subscribed(place: Place, *destinations: str) -> Link:
 
 def received(link: Link, number: int) -> list[str]:
     """The subscriptions that the next messages came to."""
-    frames = []
-    for _ in range(200):
-        frames += link.receive(0.1)
-        if len(frames) >= number:
-            break
+    frames: list[Any] = []
+    eventually(lambda: frames.extend(link.receive(0.1)) or len(frames) >= number)
     link.ping()
     frames += link.receive(0.1)
     link.close()

@@ -1,12 +1,10 @@
 """What doctor says of real queues, with the management API and without."""
 
-import time
-
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
+from support.brokers.rabbitmq.letters import goes_while_somebody_waits
 from support.waiting import eventually
 
-from dlq.connectors.rabbitmq.look import topology
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import AccessDenied, HarmRefused, NotFound, UsageError
 
@@ -60,14 +58,7 @@ def test_letters_that_a_consumer_gives_back_meanwhile_are_counted(
     holder = rabbit.connect()
     assert [holder.basic_get(queue)[0] is not None for _ in range(3)] == [True] * 3
     rabbit.wait_for(queue, 0)
-    wait = time.sleep
-
-    def give_back_and_wait(seconds: float) -> None:
-        if holder.is_open:
-            holder.connection.close()
-        wait(seconds)
-
-    monkeypatch.setattr(topology.time, "sleep", give_back_and_wait)
+    goes_while_somebody_waits(holder, monkeypatch)
     assert rabbit.inspect(queue).depth == 3
 
 

@@ -4,10 +4,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pika
 import pytest
 from support.brokers.rabbitmq.broker import PLUGINS, Node
-from support.brokers.rabbitmq.fixtures import VERSIONS, why_missing
+from support.brokers.rabbitmq.fixtures import VERSIONS, channel_at, why_missing
 from support.brokers.rabbitmq.install import install
 from support.brokers.rabbitmq.mqtt import Client, Published
 from support.ports import free_ports
@@ -27,7 +26,7 @@ def mqtt(request: pytest.FixtureRequest) -> Iterator[tuple[Node, int]]:
     conf = f"mqtt.listeners.tcp.1 = 127.0.0.1:{port}\n"
     root = install() if request.param == "4" else None
     with Node(root, conf, plugins=(*PLUGINS, "rabbitmq_mqtt")) as node:
-        channel = pika.BlockingConnection(pika.URLParameters(node.url)).channel()
+        channel = channel_at(node.url)
         channel.exchange_declare("mqtt.dead", "fanout", durable=True)
         channel.queue_declare("mqtt.dlq", durable=True)
         channel.queue_bind("mqtt.dlq", "mqtt.dead")

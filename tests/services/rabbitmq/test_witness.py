@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,7 +17,6 @@ import pytest
 from support import wire_builders
 from support.brokers.rabbitmq.broker import Node
 from support.brokers.rabbitmq.fixtures import (
-    A_QUEUE_IS_DURABLE_AFTER,
     KINDS,
     Rabbit,
     on_private_nodes,
@@ -41,9 +39,16 @@ from support.sending_contract import proven
 from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Proof, Search, SendRequest
+from dlq.connectors.rabbitmq.amqp091.send import connection_name
 from dlq.connectors.rabbitmq.look.management import Management
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.connectors.rabbitmq.prove.witness import _read_witness, count_arrivals, exchange_of, queue_of
+from dlq.connectors.rabbitmq.prove.witness import (
+    _read_witness,
+    count_arrivals,
+    exchange_of,
+    queue_of,
+    wait_for_the_end_of,
+)
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, NotFound
 from dlq.core.runtime import patience
@@ -88,7 +93,9 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     client.send_signal(signal.SIGKILL)
     said = client.stdout.read()
     client.wait()
-    settled_depth(rabbit, queue)  # the broker may still be taking what the dead client sent
+    with closing(Management(broker)) as management:  # the broker may still be taking what the client sent
+        eventually(lambda: wait_for_the_end_of(connection_name(plan), management))
+    settled_depth(rabbit, queue)
     target, witness = (set(replay_ids(rabbit, name)) for name in (queue, queue_of(plan)))
     may_lack = kind == "quorum" and rabbit.version < (4,)
     assert target <= witness if may_lack else target == witness
@@ -97,8 +104,8 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     connector = RabbitConnector(broker)
     there = "unknown" if may_lack else "sent"
     expected = {one.number: there if f"id-{one.number}" in witness else "not_sent" for one in asked}
-    find = lambda: connector.find(Search(plan, asked, since))  # noqa: E731
-    assert (find().shown if may_lack else proven(find)) == expected
+    open_for_ever = [number for number, found in expected.items() if found == "unknown"]
+    assert proven(lambda: connector.find(Search(plan, asked, since)), open_for_ever) == expected
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
     connector.forget(SendRequest(plan, witness=True))
     assert set(connector.find(Search(plan, asked, since)).shown.values()) == {"unknown"}
@@ -114,6 +121,7 @@ def test_while_the_host_that_sends_sleeps_its_witness_proves_nothing(
     client = _client(broker, plan, queue)
     eventually(lambda: rabbit.depth(queue) > 0)
     client.send_signal(signal.SIGSTOP)
+    eventually(lambda: connection_of(rabbit, plan))  # a new one is listed up to five seconds late
     asked, connector = [letter(number, to_queue(queue)) for number in (0, 10**7)], RabbitConnector(broker)
     with monkeypatch.context() as patch:
         patch.setattr(patience, "GONE", 8)
@@ -123,7 +131,15 @@ def test_while_the_host_that_sends_sleeps_its_witness_proves_nothing(
     client.kill()
     client.communicate()
     settled_depth(rabbit, queue)
-    assert connector.find(Search(plan, asked, now())).shown == {0: "sent", 10**7: "not_sent"}
+    assert proven(lambda: connector.find(Search(plan, asked, now()))) == {0: "sent", 10**7: "not_sent"}
+
+
+def connection_of(rabbit: Rabbit, plan: str) -> Mapping[str, Any]:
+    """That of a plan's publisher, as the management API lists it; empty where it lists none."""
+    listed: Any = rabbit.node.api("GET", "connections")
+    name = connection_name(plan)
+    named = (one for one in listed if one.get("client_properties", {}).get("connection_name") == name)
+    return next(named, {})
 
 
 @on_rabbitmq_3
@@ -135,7 +151,8 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
     eventually(lambda: rabbit.depth(queue) > 0)
     rabbit.node.limit_memory("0.00001")
     try:
-        time.sleep(0.5)
+        # Of what it sends from now on the broker reads one letter, and not that it has died.
+        eventually(lambda: connection_of(rabbit, plan).get("state") == "blocked")
         client.kill()
         client.communicate()
         there = settled_depth(rabbit, queue)
@@ -168,7 +185,7 @@ def witnessed(rabbit: Rabbit) -> Witnessed:
     target = to_queue(rabbit.queue())
     made = Witnessed(rabbit, new_plan(), [letter(number, target) for number in range(4)])
     publish(rabbit.broker(), made.letters[:2], plan=made.plan, witness=True)
-    assert made.find().shown == {0: "sent", 1: "sent", 2: "not_sent", 3: "not_sent"}
+    assert proven(made.find) == {0: "sent", 1: "sent", 2: "not_sent", 3: "not_sent"}
     return made
 
 
@@ -204,7 +221,7 @@ def test_a_witness_of_which_letters_were_taken_from_the_middle_proves_no_absence
     channel.basic_get(witness)
     channel.basic_ack(channel.basic_get(witness)[0].delivery_tag)
     channel.connection.close()
-    assert is_anchored(rabbit.broker(), witnessed.plan)
+    eventually(lambda: is_anchored(rabbit.broker(), witnessed.plan))
     found = witnessed.find()
     assert found.shown == {0: "unknown", 1: "sent", 2: "unknown", 3: "unknown"}
     assert any("has 2 messages, and 3 came there" in why for why in found.doubts)
@@ -217,6 +234,7 @@ def test_a_witness_that_has_lost_something_proves_no_absence(
 ) -> None:
     harm(rabbit, queue_of(witnessed.plan))
     publish(rabbit.broker(), witnessed.letters[2:3], plan=witnessed.plan, witness=True)  # the next apply
+    proven(witnessed.find, but=(0, 1, 3))  # once its connection, and a policy, are no longer shown
     found = witnessed.find()
     assert set(found.shown.values()) <= {"sent", "unknown"}
     assert (found.shown[2], found.shown[3]) == ("sent", "unknown")
@@ -234,9 +252,9 @@ def test_what_a_full_queue_has_refused_lies_in_the_witness_and_is_not_proven_sen
     letters = [letter(number, to_queue(queue)) for number in range(10)]
     answers = publish(rabbit.broker(), letters[:9], plan=plan, window=1, witness=True)
     assert answers[8].outcome == "refused"
-    found = RabbitConnector(rabbit.broker()).find(Search(plan, letters, 0))
-    assert found.shown == {**dict.fromkeys(range(9), "unknown"), 9: "not_sent"}
-    assert any("refuses what comes when it is full" in why for why in found.doubts)
+    find = lambda: RabbitConnector(rabbit.broker()).find(Search(plan, letters, 0))  # noqa: E731
+    assert proven(find, but=range(9)) == {**dict.fromkeys(range(9), "unknown"), 9: "not_sent"}
+    assert any("refuses what comes when it is full" in why for why in find().doubts)
 
 
 @on_private_nodes
@@ -261,7 +279,7 @@ def test_a_witness_loses_its_anchor_with_its_node(rabbit: Rabbit, end: Callable[
     queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
     publish(broker, [letter(0, to_queue(queue))], plan=plan, witness=True)
     assert is_anchored(broker, plan)
-    time.sleep(A_QUEUE_IS_DURABLE_AFTER)
+    rabbit.node.write_to_disk()
     end(rabbit.node)
     rabbit.node.start()
     rabbit.channel = rabbit.connect()
@@ -360,6 +378,7 @@ def test_auto_leaves_a_witness_where_the_user_may(rabbit: Rabbit, rights: str, l
     broker = rabbit.by_user("sender", tags="monitoring", rights=rights, witness="auto")
     connector, queue = RabbitConnector(broker), rabbit.queue()
     rabbit.wait_for_statistics(queue)
+    wait_until_the_node_is_no_newcomer(rabbit, age=0)
     said = " ".join(connector.check_witness())
     assert ("the user may not" in said) == bool(lacks)
     assert all(right in said for right in lacks)
@@ -376,6 +395,7 @@ def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Ra
     queue = rabbit.queue()
     seeing, blind = asked_by("monitoring"), rabbit.connector(management_url=None, witness=True)
     rabbit.wait_for_statistics(queue)
+    wait_until_the_node_is_no_newcomer(rabbit, age=0)
     assert seeing.check_witness() == []
     assert "without management_url nothing shows whether a node restarted" in blind.check_witness()[0]
     manager = asked_by("management")

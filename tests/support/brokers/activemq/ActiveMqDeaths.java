@@ -1,5 +1,4 @@
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import javax.jms.*;
 import org.apache.activemq.*;
 import org.apache.activemq.command.*;
@@ -41,7 +40,23 @@ public class ActiveMqDeaths {
             throw new java.lang.IllegalStateException("boom\nsecond line");
         });
         send(connection, queue, 1);
-        twice.await(20, TimeUnit.SECONDS);
+        twice.await();
+        awaitEmpty(connection, queue, null);
+    }
+
+    /** Until nothing lies in a queue, neither at a consumer; that of the queue, if any, receives meanwhile. */
+    static void awaitEmpty(ActiveMQConnection connection, Queue queue, MessageConsumer consumer) throws Exception {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        boolean empty = false;
+        for (int i = 0; i < 600 && !empty; i++) {
+            if (consumer == null) Thread.sleep(100);
+            else consumer.receive(100);
+            QueueBrowser browser = session.createBrowser(queue);
+            empty = !browser.getEnumeration().hasMoreElements();
+            browser.close();
+        }
+        session.close();
+        if (!empty) throw new java.lang.IllegalStateException(queue + " is not empty");
     }
 
     /** The consumer's connection breaks twice while it holds the message: the third never sees it. */
@@ -49,7 +64,9 @@ public class ActiveMqDeaths {
         send(connection, queue, 1);
         for (int i = 0; i < 3; i++) {
             ActiveMQConnection breaking = connected();
-            breaking.createSession(true, Session.SESSION_TRANSACTED).createConsumer(queue).receive(i < 2 ? 10000 : 1000);
+            MessageConsumer consumer = breaking.createSession(true, Session.SESSION_TRANSACTED).createConsumer(queue);
+            if (i < 2) consumer.receive(10000);
+            else awaitEmpty(connection, queue, consumer);
             breaking.getTransport().stop();
             Thread.sleep(300);
         }
@@ -71,7 +88,7 @@ public class ActiveMqDeaths {
         again.setPersistent(true);
         again.onSend();
         connection.syncSendPacket(again);
-        session.createConsumer(queue).receive(1000);
+        awaitEmpty(connection, queue, session.createConsumer(queue));
         session.close();
     }
 

@@ -1,6 +1,5 @@
 """Artemis by AMQP 1.0, as a client of other hands speaks it: messages that die, and what comes back."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.activemq.fixtures import Place
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.activemq.amqp.link import open_session
 from dlq.connectors.amqp10.codec import frames
@@ -27,7 +26,8 @@ def connected(place: Place) -> Iterator[Any]:
 
 
 def died(place: Place, queue: str, *messages: Message) -> None:
-    """Send them to a queue, whose consumer rejects each."""
+    """Send them to a queue, whose consumer rejects each; they lie in DLQ then."""
+    before = place.depth("DLQ")
     with connected(place) as connection:
         sender = connection.create_sender(queue)
         for message in messages:
@@ -36,6 +36,7 @@ def died(place: Place, queue: str, *messages: Message) -> None:
         for _ in messages:
             receiver.receive(timeout=PATIENCE)
             receiver.reject()
+    eventually(lambda: place.depth("DLQ") >= before + len(messages))
 
 
 def received(place: Place, queue: str, number: int) -> list[Message]:
@@ -55,12 +56,15 @@ def encoded(place: Place, queue: str, number: int) -> Sequence[bytes]:
     try:
         link = session.attach(frames.RECEIVER, queue)
         found: list[Delivery] = []
-        deadline = time.monotonic() + PATIENCE
-        while len(found) < number and time.monotonic() < deadline:
+
+        def are_all_there() -> bool:
             session.ask(link, number - len(found))
             while not link.is_answered:
                 session.turn(0.2)
-            found += session.take()
+            found.extend(session.take())
+            return len(found) >= number
+
+        eventually(are_all_there)
         for one in found:
             session.settle_unanswered(one.number, one.number, frames.state(frames.RELEASED))
         return [one.message for one in found]

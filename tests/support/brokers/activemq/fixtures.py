@@ -66,6 +66,13 @@ class Place:
         given = replace(self.settings, **settings)
         return replace(self, settings=given, connector=ActiveMQConnector(given))
 
+    def depth(self, queue: str) -> int:
+        """Letters in a queue of Artemis, with those at consumers; 0 where there is none of that name."""
+        management = Management(self.settings)
+        facts = management.facts(queue)
+        management.close()
+        return facts.depth or 0 if facts else 0
+
     def manage(self, operation: str, *arguments: Any, resource: str = "broker") -> None:
         """Something that Artemis' managers may do; settings are given as they are."""
         management = Management(self.settings)

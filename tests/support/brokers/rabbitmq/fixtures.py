@@ -42,8 +42,14 @@ on_rabbitmq_4 = pytest.mark.parametrize("rabbit_node", ["4"], indirect=True)
 _numbers = count(1)
 """Written as wide each time: 4 fails over a refusal of more than 255 bytes, wherever a test has its turn."""
 
-A_QUEUE_IS_DURABLE_AFTER = 6
-"""Seconds. A quorum queue that is declared shortly before its node is killed comes back empty (3.10, 4.3)."""
+_HELD = """lists:sum([case amqqueue:get_type(Q) of
+        rabbit_quorum_queue ->
+            {ok, {_, #{num_checked_out := N}}, _} =
+                ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:overview/1),
+            N;
+        rabbit_classic_queue -> element(2, hd(rabbit_amqqueue:info(Q, [messages_unacknowledged])));
+        _ -> 0
+    end || Q <- rabbit_amqqueue:list()])"""
 
 
 @cache
@@ -74,6 +80,7 @@ def channel_at(url: str) -> Any:
     """A confirming channel on a connection of its own, which lives on while its test is busy elsewhere."""
     parameters = pika.URLParameters(url)
     parameters.heartbeat = 0
+    parameters.socket_timeout, parameters.stack_timeout = PATIENCE, 2 * PATIENCE
     channel = pika.BlockingConnection(parameters).channel()
     channel.confirm_delivery()
     return channel
@@ -247,6 +254,10 @@ class Rabbit:
             assert time.monotonic() < deadline, f"{queue} holds {self.depth(queue)}, not {number}"
             time.sleep(0.02)
 
+    def wait_until_nobody_holds_any(self) -> None:
+        """Wait until all that a consumer held, which is gone, lies in its queue again."""
+        eventually(lambda: not letters_at_consumers(self.node))
+
     def wait_for_statistics(self, queue: str) -> None:
         """A new queue's policy is shown by the management API when its first statistics are in."""
         shown = lambda: dict(self.node.api("GET", "queues", self.vhost, queue) or {})  # noqa: E731
@@ -266,6 +277,12 @@ class Rabbit:
         channel.cancel()
         channel.close()
         return taken
+
+
+def letters_at_consumers(node: Node) -> int:
+    """In all virtual hosts, unacknowledged; asked of the node itself, whose statistics come every five
+    seconds."""
+    return int(node.evaluate(_HELD).strip().removeprefix("{ok, ").removesuffix("}"))
 
 
 def request(queue: str, mode: Mode = "drain", **changes: Any) -> ReadRequest:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pika
+import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit
 from support.sending_contract import Cut, until_it_ends
 from support.servers.cutter import Cutter
@@ -18,6 +19,7 @@ from dlq.connectors.rabbitmq.look.management import Management, ManagementError
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
 _LAST = "the last message"
@@ -115,14 +117,27 @@ def settled_depth(rabbit: Rabbit, queue: str) -> int:
     return settled(lambda: rabbit.depth(queue))
 
 
-def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
+def goes_while_somebody_waits(holder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel's connection ends, and gives back what it holds, when the program first waits."""
+    wait = time.sleep
+
+    def end_and_wait(seconds: float) -> None:
+        if holder.is_open:
+            holder.connection.close()
+        wait(seconds)
+
+    monkeypatch.setattr(patience.time, "sleep", end_and_wait)
+
+
+def wait_until_the_node_is_no_newcomer(rabbit: Rabbit, age: int = 12_000) -> None:
     """A witness proves nothing of a node that started in the five seconds before the first send, and what
-    the management says of its age is up to five seconds old, and at first it may say nothing."""
+    the management says of its age is up to five seconds old, and at first it says nothing: for that alone
+    waits who names the age 0."""
     management = Management(rabbit.broker())
 
     def is_old() -> bool:
         try:
-            return min(node.get("uptime", 0) for node in management.get_all("nodes")) >= 12_000
+            return min(node.get("uptime", -1) for node in management.get_all("nodes")) >= age
         except ManagementError:
             return False
 
