@@ -65,7 +65,8 @@ def test_rabbitmq_without_management_does_not_tell_an_empty_queue_from_one_witho
     connector = rabbit.connector(management_url=None)
     seen = connector.consumption([queue])
     assert seen == ({queue: [Consumption(queue.name, 0, 0)]} if kind == "classic" else {})
-    rabbit.connect().basic_consume(queue.name, lambda *_: None)
+    consumer = rabbit.connect()
+    consumer.basic_consume(queue.name, lambda *_: None)
     assert eventually(lambda: connector.consumption([queue]) == {queue: [Consumption(queue.name, 0, 1)]})
 
 
