@@ -48,8 +48,9 @@ def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> lis
 
 def confirm(store: Store, ledger: Ledger, plan: str) -> int:
     """Confirm letters of a plan that a pull has brought back: they were sent, whatever was concluded. Return
-    how many."""
-    entries = [entry for state in _UNPROVEN for entry in ledger.entries(plan, state)]
+    how many. What was given back unsent, of which nothing is said, is not looked for."""
+    found = ((state, entry) for state in _UNPROVEN for entry in ledger.entries(plan, state))
+    entries = [entry for state, entry in found if entry.detail or state != "planned"]
     if not entries:
         return 0
     since = min(entry.sent_at for entry in entries)

@@ -35,10 +35,11 @@ def list_sent(replays: pa.Table | None) -> pa.Table:
 
 
 def list_unsent(replays: pa.Table | None) -> list[str]:
-    """List the keys of the ledger's replays that no broker has, as far as it knows."""
+    """List the keys of the ledger's replays that no broker has, as it or somebody says; none of those that
+    were given back unsent, of which nothing is said."""
     known = REPLAYS.empty_table() if replays is None else replays
-    keys: list[str] = _those_in(known, "state", _UNSENT)["key"].to_pylist()
-    return keys
+    rows = _those_in(known, "state", _UNSENT).select(["key", "state", "detail"]).to_pylist()
+    return [row["key"] for row in rows if row["detail"] or row["state"] == "refused"]
 
 
 def list_going(store: Store, header: Header) -> pa.Table:
