@@ -37,7 +37,6 @@ def of(folder: Path, url: str = "sqlite") -> Settings:
 
 def take(folder: Path) -> None:
     """Drain the queue."""
-    attempt.SEGMENT_ROWS = memory.MOST_ROWS = 2
     connector: Any = MemoryConnector(Broker("shop", "memory", f"memory://{folder}/broker.db"))
     result = pull(LocalStore(f"{folder}/archive"), connector, SOURCE, PullOptions("drain"))
     assert result.error is None
@@ -53,7 +52,6 @@ def send(folder: Path) -> None:
 
 def move(folder: Path) -> None:
     """Move the ledger out of the archive."""
-    sql.CHUNK_OF_ROWS = 2
     ledger.move(of(folder, f"sqlite:///{folder}/new.db").ledger, LocalStore(f"{folder}/archive"))
 
 
@@ -83,7 +81,8 @@ def is_killed(work: Callable[[Path], None], folder: Path, number: int) -> bool:
 
 
 def main() -> int:
-    """That process."""
+    """That process, which does all in small pieces."""
+    attempt.SEGMENT_ROWS = memory.MOST_ROWS = sql.CHUNK_OF_ROWS = 2
     work, folder, number = sys.argv[1:]
     at_step(int(number))
     {"take": take, "send": send, "move": move}[work](Path(folder))
