@@ -157,7 +157,9 @@ class _Pull:
         self._suspected = ""
         """What has ended two readings behind the same letter."""
         self.begun = False
-        self._was_lost = self._is_log = False
+        self._is_log = False
+        """What is not shown of a log may be there: only a queue that is not there holds nothing."""
+        self._was_lost = False
         """What was under way then may come again later, and nothing proves that it does not."""
         self._may_hold = False
         """A connection that the broker has not given up yet may hold letters, which no depth counts."""

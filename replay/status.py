@@ -14,12 +14,12 @@ from dlq.replay.plans.planfile import Header
 from dlq.replay.states import STATES, State
 
 _CHUNK = 5_000
-Every = Mapping[str, Mapping[State, int]]
+CountsOfAll = Mapping[str, Mapping[State, int]]
 """What `Ledger.counts_of_all` says."""
 
 
 def counts(
-    store: Store, ledger: Ledger | None, header: Header, every: Every | None = None
+    store: Store, ledger: Ledger | None, header: Header, every: CountsOfAll | None = None
 ) -> dict[State, int]:
     """Return state -> letters of the plan, and `dismissed` where some are closed that were not sent. A letter
     that another plan sent is in that replay's state. `every`: where that is known.

@@ -153,7 +153,7 @@ def read_envelope(body: bytes) -> Envelope | None:
 def _document(body: bytes) -> Mapping[str, Any]:
     """Return the object that a body is; empty where it is none, too long or nested too deep."""
     try:
-        found = bounded_json.loads(body, dict) if len(body) <= _LONGEST_JSON else None
+        found = bounded_json.loads(body, None) if len(body) <= _LONGEST_JSON else None
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

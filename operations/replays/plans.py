@@ -103,7 +103,7 @@ def _headers(workspace: Workspace, damaged: list[DlqError]) -> Iterator[Header]:
             damaged.append(error)
 
 
-def _row(workspace: Workspace, book: Ledger | None, header: Header, every: status.Every) -> Document:
+def _row(workspace: Workspace, book: Ledger | None, header: Header, every: status.CountsOfAll) -> Document:
     states = status.counts(workspace.store, book, header, every)
     return {
         "plan": header.plan,

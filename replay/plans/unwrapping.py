@@ -283,7 +283,7 @@ def _decode(text: str) -> bytes | None:
 
 def _is_json(data: bytes) -> bool:
     try:
-        return isinstance(bounded_json.loads(data, dict), dict | list)
+        return isinstance(bounded_json.loads(data, None), dict | list)
     except ValueError:
         return False
 
