@@ -19,7 +19,7 @@ from dlq.archive.storage.store import Store
 from dlq.capture.deduplication import SEEN, Deduplicator
 from dlq.connectors.base import Batch, Gap, Reading, ReadRequest, Skipped
 from dlq.core.columns import column, join
-from dlq.core.errors import ArchiveError, DlqError
+from dlq.core.errors import ArchiveError, BrokerError, DlqError, PoisonMessage
 from dlq.core.record import Record
 from dlq.core.runtime.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.text import shorten
@@ -135,6 +135,8 @@ class Attempt:
         self._acknowledged: deque[tuple[_Flush, Manifest | None]] = deque()
         self._settled_position = 0
         self._last_settle = time.monotonic()
+        self._settle_seconds = 0.0 if reading.marks_redelivered else _SETTLE_SECONDS
+        """Until the broker answers, letters that are like those acknowledged may pass for them."""
 
     def run(self, deadline: float | None, progress: Callable[[Tally], None]) -> None:
         """Read to the end, the deadline, an interruption or a full disk; what is durable by then is
@@ -152,9 +154,20 @@ class Attempt:
                 if self._has_news():
                     self._submit(writer)
                 self._finish(progress)
+            except (BrokerError, PoisonMessage):
+                self._archive_all(writer)
+                raise
             except (KeyboardInterrupt, ArchiveError):
                 self._save()
                 raise
+
+    def _archive_all(self, writer: ThreadPoolExecutor) -> None:
+        """Write what has come, though it cannot be acknowledged any more. It is then known if it comes again.
+        Raises ArchiveError."""
+        if self._has_news():
+            self._submit(writer)
+        for _, written in self._writing:
+            written.result()
 
     def list_unsettled(self) -> set[str]:
         """Return the ids of letters that have come and are not settled: a queue that keeps its letters
@@ -176,6 +189,7 @@ class Attempt:
 
     def _take(self, batch: Batch) -> None:
         new, matched = self._known.sort_out(batch.records)
+        self._reading.alike = self._known.has_alike
         flush = self._open
         if new:
             flush.parts.append(new)
@@ -250,9 +264,9 @@ class Attempt:
             self._writing.popleft()
             flush.parts = []  # durable; only what is to be settled is still of interest
             if self._request.mode == "drain":
-                self._reading.acknowledge(flush.position)
                 self._acknowledged.append((flush, manifest))
-        if self._acknowledged and time.monotonic() - self._last_settle > _SETTLE_SECONDS:
+                self._reading.acknowledge(flush.position)
+        if self._acknowledged and time.monotonic() - self._last_settle > self._settle_seconds:
             self._settle()
 
     def _replace(self, flush: _Flush) -> None:

@@ -2,6 +2,7 @@
 
 Redelivered letters are matched as a multiset: of three byte-identical letters that a crash left
 unsettled, three deliveries are taken as those, and a fourth is a new letter with the next ordinal.
+Where the broker marks what it delivers again, what is not marked is no letter that a drain has archived.
 An id is only a name, which a file that is imported may carry, and content can be changed in the archive: what
 is delivered is a letter that the archive holds where it has the same content, and never one that came by
 import. Else it gets the next ordinal, too.
@@ -85,18 +86,29 @@ def _content_name(record_id: str, told: Told) -> str:
 class Deduplicator:
     """The ids of one source. `manifests` are those whose letters may come again, by owner number."""
 
-    def __init__(self, store: Store, source: str, unique_ids: bool = False, is_import: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        source: str,
+        unique_ids: bool = False,
+        is_import: bool = False,
+        marks_redelivered: bool = False,
+    ) -> None:
         """Read the record ids of all the source's segments, and of what retention has removed from them."""
         self.manifests: list[Manifest] = []
         self.unlike = 0
         """New letters that have the id of one that is archived, and are another."""
+        self.has_alike = False
+        """Whether a letter has come that is like another one that came, or is archived."""
         self._store, self._unique_ids, self._is_import = store, unique_ids, is_import
+        self._marks_redelivered = marks_redelivered
         self._told: dict[int, dict[str, Told]] = {}
         """Owner -> record id -> what is archived of it."""
         self._delivered: dict[str, Told] = {}
         """Record id -> what has come of it now, of the known letters that were sorted out last."""
         self._recent: set[str] = set()
-        self._next_ordinal: dict[str, int] = {}
+        self._next_ordinal: dict[tuple[str, bool], int] = {}
+        """First id, and whether the broker delivers it for the first time -> where to look next."""
         self._high, self._low, self._owner = array("Q"), array("Q"), array("i")
         for manifest in manifests.list_committed(store, source):
             ids = segments.record_ids(store, manifest)
@@ -148,7 +160,9 @@ class Deduplicator:
         self._delivered = {}
         for record in records:
             told = _content_of(record)
-            known_id, owner = self._place(record.record_id, told)
+            is_first = self._marks_redelivered and record.redelivered is False
+            known_id, owner = self._place(record.record_id, told, is_first)
+            self.has_alike = self.has_alike or known_id != record.record_id
             if owner is None:
                 new.append(record if known_id == record.record_id else record._replace(record_id=known_id))
                 self._remember([known_id, _content_name(known_id, told)] if self._is_import else [known_id])
@@ -172,9 +186,9 @@ class Deduplicator:
         self.manifests[owner] = compaction.with_letters(self._store, self.manifests[owner], truer)
         self._told.pop(owner, None)
 
-    def _place(self, first_id: str, told: Told) -> tuple[str, int | None]:
+    def _place(self, first_id: str, told: Told, is_first: bool) -> tuple[str, int | None]:
         """Return (final id, owner of the letter that it is, or None for a new letter)."""
-        ordinal, is_unlike = self._next_ordinal.get(first_id, 0), False
+        ordinal, is_unlike = self._next_ordinal.get((first_id, is_first), 0), False
         while True:
             record_id = ordinal_id(first_id, ordinal)
             index = None if record_id in self._recent else self._index(record_id)
@@ -189,8 +203,10 @@ class Deduplicator:
                 if is_it:
                     return record_id, owner
                 continue
-            self._next_ordinal[first_id] = ordinal
-            if index is not None and owner >= 0 and is_it:
+            self._next_ordinal[first_id, is_first] = ordinal
+            if index is None or owner < 0 or not is_it:
+                continue
+            if not is_first or self.manifests[owner].mode != "drain":
                 self._owner[index] = SEEN
                 return record_id, owner
 

@@ -244,7 +244,11 @@ class _Pull:
             self._awaits("archive")
             self._store.prove_room(_room_for(reading.snapshot))
             known = Deduplicator(
-                self._store, result.source, reading.unique_ids, result.mode == manifests.BY_IMPORT
+                self._store,
+                result.source,
+                reading.unique_ids,
+                result.mode == manifests.BY_IMPORT,
+                reading.marks_redelivered,
             )
             self._awaits("broker")
             number = self._last_number + 1

@@ -123,6 +123,14 @@ class Reading(Protocol):
     """True: a record id names one letter forever (RocketMQ offsets, lines of a file), so an id that the
     archive holds is that letter. False: ids are made of content, and an equal one may be another letter."""
 
+    marks_redelivered: bool
+    """True: ids are made of content alone, and a letter without the mark `redelivered` was never delivered
+    before, whatever was killed or cut meanwhile (RabbitMQ)."""
+
+    alike: bool
+    """Set by the caller where letters have come that nothing tells apart. Where redelivered letters are known
+    by a mark, none is delivered from then on while others are acknowledged and not settled."""
+
     settles_at_once: bool
     """True: the broker is told of no acknowledgement, the checkpoint in the manifest is it (Kafka, RocketMQ).
     False: what is drained is settled by what the broker answers afterwards."""

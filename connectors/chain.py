@@ -15,6 +15,9 @@ _NAMED = 20
 class Part(Protocol):
     """A `Reading` of one queue that can be followed by another."""
 
+    alike: bool
+    """As that of a `Reading`."""
+
     @property
     def complete(self) -> bool:
         """As that of a `Reading`; once acknowledgements are answered, false where letters may come again."""
@@ -96,9 +99,21 @@ class ChainOfTwo:
     ) -> None:
         """`goal`: letters to be read in all; `then` is told how many are left."""
         self.snapshot, self.topology, self.notes = first.snapshot, first.topology, first.notes
+        self.marks_redelivered = first.marks_redelivered
         self._first, self._then, self._goal = first, then, goal
         self._rest: Part | None = None
         self.complete = False
+
+    @property
+    def alike(self) -> bool:
+        """As that of a `Reading`."""
+        return self._first.alike
+
+    @alike.setter
+    def alike(self, is_so: bool) -> None:
+        for part in (self._first, self._rest):
+            if part is not None:
+                part.alike = is_so
 
     @property
     def position(self) -> int:
@@ -119,6 +134,7 @@ class ChainOfTwo:
         if left == 0:
             return
         self._rest = rest = self._then(left)
+        rest.alike = self.alike
         for batch in rest.batches():
             first.stay_alive()
             yield batch._replace(position=first.position + batch.position)
@@ -163,6 +179,7 @@ class ChainReading:
     owed to it any more: after a copy at once, after a drain when its acknowledgements are answered."""
 
     unique_ids = False
+    marks_redelivered = alike = False
     settles_at_once = False
 
     def __init__(

@@ -64,6 +64,8 @@ class FileReading:
     snapshot: int | None = None
     complete: bool = True
     unique_ids: bool = True
+    marks_redelivered: bool = False
+    alike: bool = False
     settles_at_once: bool = False
     notes: Sequence[str] = ()
     _room = bounded_json.LARGEST

@@ -120,6 +120,8 @@ _Row = tuple[int, str, int]
 class MemoryReading(QueueReading[_Row, Record]):
     """A reading over one queue."""
 
+    marks_redelivered = True
+
     def __init__(self, broker: MemoryBroker, request: base.ReadRequest) -> None:
         request = replace(request, batch_rows=min(request.batch_rows, MOST_ROWS))
         super().__init__(request, broker.depth(request.source.queue), request.limit)
@@ -128,10 +130,14 @@ class MemoryReading(QueueReading[_Row, Record]):
         self.topology = {**self.topology, "queue_type": "memory"}
 
     def receive(self, wait: float) -> list[_Row]:
-        """Return those behind the last."""
+        """Return those behind the last, marked as redelivered for whoever gets them next."""
         ask = f"SELECT number, document, redelivered FROM letters WHERE number > ? AND {self._where}"
         rows = self._broker.sql(f"{ask} ORDER BY number LIMIT {MOST_ROWS}", [self._last, *self._values])
         self._ended = not rows
+        if rows:
+            shown = f"number > ? AND number <= ? AND NOT redelivered AND {self._where}"
+            marked = [self._last, rows[-1][0], *self._values]
+            self._broker.sql(f"UPDATE letters SET redelivered = 1 WHERE {shown}", marked)
         return cast(list[_Row], rows)
 
     def size_of(self, arrived: _Row) -> int:
@@ -158,11 +164,6 @@ class MemoryReading(QueueReading[_Row, Record]):
         """Forget them, at once."""
         for number in numbers:
             self._broker.sql("DELETE FROM letters WHERE number = ?", [number])
-
-    def close(self) -> None:
-        """Mark what was shown and is still there as redelivered."""
-        shown = [self._last, *self._values]
-        self._broker.sql(f"UPDATE letters SET redelivered = 1 WHERE number <= ? AND {self._where}", shown)
 
 
 class MemoryPublisher(WindowedPublisher):

@@ -92,6 +92,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
     raises NotImplementedError, and what else differs there."""
 
     unique_ids = False
+    marks_redelivered = alike = False
     settles_at_once = False
 
     def __init__(

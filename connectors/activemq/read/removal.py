@@ -40,6 +40,8 @@ def count_removals(scan: Scan, count: _Count, looks_again: bool, notes: list[str
 class _Counted:
     """See `dlq.connectors.chain.Part`."""
 
+    alike = False
+
     def __init__(
         self, scan: Scan, limit: int | None, count: _Count, before: int | None, again: bool, notes: list[str]
     ) -> None:

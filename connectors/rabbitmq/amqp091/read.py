@@ -3,7 +3,8 @@
 The scan goes in windows. A window is a consumer, which the broker gives what its prefetch allows and what
 is acknowledged of it; acknowledgements stop short by the prefetch, so it gets exactly the window. Then it
 is cancelled, with nothing in flight, and the next one begins. The sum of the windows is the snapshot. In
-a drain a window is many prefetches, in a copy, which acknowledges nothing, just one. All of it
+a drain a window is many prefetches, in a copy, which acknowledges nothing, just one; and where letters
+are alike, one that is acknowledged when all of it is durable. All of it
 happens on one channel that consumes nothing else, so a delivery tag is the letter's position, and what
 was not acknowledged goes back with one basic.nack (a reject, a close or a crash would count as a failed
 delivery on quorum queues, and a limit kills what has failed too often).
@@ -70,7 +71,8 @@ class RabbitReading:
     """A pull of one queue, window by window, by the contract of `Reading`."""
 
     unique_ids = False
-    settles_at_once = False
+    marks_redelivered = True  # and a classic queue marks all that a crash leaves [ran 3.10.8, 4.3.6]
+    settles_at_once = alike = False
 
     def __init__(
         self,
@@ -135,10 +137,9 @@ class RabbitReading:
     def _scan(self) -> Iterator[Batch]:
         silence = IdleTimer()
         while self._received < self._wanted and silence.seconds < patience.REPLY:
-            if self._received == self._end:
+            if self._is_window_over():
                 self._stop_consuming()
-                most = 0 if self._request.careful else 1 if self._holds_few else self._wanted
-                if self._received - self._acknowledged > most:
+                if self._received - self._acknowledged > self._most_before_window():
                     yield from self._await_ack()
                     continue
                 self._open_window()
@@ -199,6 +200,20 @@ class RabbitReading:
                 "management_url, then pull it with --mode copy"
             )
 
+    def _goes_by_windows(self) -> bool:
+        return self.alike and self._request.mode == "drain" and not (self._stays or self._over)
+
+    def _is_window_over(self) -> bool:
+        if self._goes_by_windows() and self._is_starved():
+            self._end = self._received  # nothing more is on its way
+        return self._received == self._end
+
+    def _most_before_window(self) -> int:
+        """Return how many may wait for their acknowledgement when a window begins; a copy gives none."""
+        if self._request.mode == "drain" and (self._request.careful or self._goes_by_windows()):
+            return 0
+        return 1 if self._holds_few else self._wanted
+
     def _is_full(self) -> bool:
         size = self._size - self._yielded_size
         return len(self._taken) >= self._request.batch_rows or size >= self._request.batch_bytes
@@ -228,6 +243,8 @@ class RabbitReading:
         before, self._prefetch = self._prefetch, self._next_prefetch()
         slides = self._request.mode == "drain" and 1 < self._prefetch < before * _GROWTH
         is_only = self._stays or (self._holds_few and self._last_but_one is None)
+        if self._goes_by_windows():
+            slides = is_only = False
         window = self._wanted if is_only else self._prefetch * (_SLIDE if slides else 1)
         self._windows += 1
         self._link.call(spec.Basic.Qos(prefetch_count=self._prefetch), spec.Basic.QosOk)
@@ -262,6 +279,7 @@ class RabbitReading:
 
     def _finish(self) -> None:
         """Stop, however the scan ended: no more letters are wanted, so all acknowledgements may go."""
+        self._over = True
         if not self._link.dead:
             with contextlib.suppress(LinkLostError, errors.DlqError):
                 self._stop_consuming()
@@ -275,6 +293,8 @@ class RabbitReading:
             raise self._translate(error) from error
 
     def _release(self) -> None:
+        if self._goes_by_windows() and self._durable < self._received:
+            return
         most = max(self._start, self._end - self._prefetch)
         tag = min(self._durable, most) if self._consuming else self._durable
         if tag > self._acknowledged:

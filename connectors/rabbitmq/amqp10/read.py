@@ -37,6 +37,7 @@ UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 class UncarriedReading(SessionReading):
     """Read the letters that AMQP 1.0 alone carries."""
 
+    marks_redelivered = True
     quiet_seconds = patience.REPLY
 
     def __init__(

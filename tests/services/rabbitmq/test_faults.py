@@ -42,10 +42,14 @@ class Drain:
     rabbit: Rabbit
     folder: Path
     queue: str
+    managed: bool = False
+    """Whether its kind and its limits can be seen."""
 
     def configure(self, url: str | None = None) -> None:
         url = url or self.rabbit.broker().url
         broker = f'kind = "rabbitmq"\nurl = "{url}"\npassword_env = "{PASSWORD_VARIABLE}"'
+        if self.managed:
+            broker += f'\nmanagement_url = "{self.rabbit.node.http}"'
         configure(self.folder, broker, f'queue = "{self.queue}"')
 
     def start(self, *command: str, **options: Any) -> "subprocess.Popen[str] | preloaded.Running":
@@ -284,6 +288,24 @@ def test_a_letter_that_0_9_1_cannot_carry_is_drained_by_1_0(drain: Drains, rabbi
     assert "cannot convert to AMQP 0-9-1: such letters are read by AMQP 1.0" in err
     assert json.loads(out)["sources"][0]["captured"] == 12
     pull.finish(12)
+
+
+@on_private_nodes
+@each_kind
+def test_of_letters_that_are_alike_none_passes_for_one_that_a_killed_pull_has_acknowledged(
+    drain: Drains, rabbit: Rabbit, kind: str
+) -> None:
+    """None is on its way then, and what comes later is not marked as redelivered."""
+    pull = drain(1, kind)
+    pull.managed = True
+    rabbit.fill(pull.queue, 5000, b"alike")
+    rabbit.wait_for_statistics(pull.queue)
+    assert pull.run(*step("RabbitReading.acknowledge", after=_DIE))[0] == -signal.SIGKILL
+    rabbit.wait_until_nobody_holds_any()
+    rabbit.fill(pull.queue, 10, b"alike")
+    assert pull.run()[0] == 0
+    assert pull.archived()[b"alike"] == 5010
+    assert rabbit.depth(pull.queue) == 0
 
 
 @on_rabbitmq_4

@@ -17,6 +17,7 @@ from support.wire_builders import drain_and_end
 
 from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.base import Mode
 from dlq.core.record import Record
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -163,6 +164,26 @@ def test_a_careful_reading_asks_for_one_letter_at_a_time(rabbit: Rabbit) -> None
         reading.acknowledge(batch.position)
     assert reading.settled_position() == 5
     reading.close()
+
+
+@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("mode", ["copy", "drain"])
+def test_while_letters_that_are_alike_are_acknowledged_none_is_on_its_way(
+    rabbit: Rabbit, mode: Mode, careful: bool
+) -> None:
+    queue = rabbit.holding([b"alike"] * 150)
+    reading = rabbit.read(queue, mode, careful=careful, batch_rows=20)
+    reading.alike = True
+    answered = 0
+    for batch in reading.batches():
+        if mode == "drain":
+            reading.acknowledge(batch.position)
+            before, answered = answered, reading.settled_position()
+            assert answered in (before, reading.position)
+    reading.close()
+    assert reading.complete
+    assert reading.position == 150
+    assert answered == (150 if mode == "drain" else 0)
 
 
 def test_a_slow_writer_stops_the_broker_and_not_the_memory(rabbit: Rabbit) -> None:

@@ -195,16 +195,18 @@ class Away:
         return self._shop.connector.read(request)
 
 
+@pytest.mark.parametrize("rows", [2, 100])
 @pytest.mark.parametrize(
     ("refusals", "restart", "fails"), [(0, 1000.0, False), (5, 1000.0, False), (10**6, 0.0, True)]
 )
 def test_a_broker_that_was_lost_is_waited_for_and_nothing_is_doubled(
-    shop: Shop, monkeypatch: Patch, refusals: int, restart: float, fails: bool
+    shop: Shop, monkeypatch: Patch, refusals: int, restart: float, fails: bool, rows: int
 ) -> None:
     """As another node may take over. A pull is partial, too, where the first letters are acknowledged before:
     whether the broker heard that, nobody knows."""
     monkeypatch.setattr(patience, "RESTART", restart)
     monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr(memory, "MOST_ROWS", rows)
     shop.put(*(n % 7 for n in range(350)))
     result = shop.take(connector=Away(shop, refusals))
     assert isinstance(result.error, Unreachable) == fails
@@ -411,6 +413,9 @@ def test_what_the_broker_has_not_answered_may_come_again(shop: Shop, monkeypatch
         assert shop.take().acknowledged == 0
     assert [manifest.settled for manifest in shop.committed()] == [False]
     shop.put("a")
+    assert shop.take().captured == 1  # the broker has never delivered it
+    shop.put("a")
+    shop.broker.sql("UPDATE letters SET redelivered = 1")
     again = shop.take()
     assert (again.captured, again.recaptured, again.acknowledged) == (0, 1, 1)
 

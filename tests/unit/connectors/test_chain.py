@@ -29,6 +29,8 @@ class Member:
     acknowledged: int = 0
     beats: int = 0
     closed: bool = False
+    marks_redelivered: bool = False
+    alike: bool = False
     seen = property(lambda self: self.position)
     snapshot = property(lambda self: self.depth)
 
@@ -107,6 +109,8 @@ def test_what_one_way_does_not_show_of_a_queue_the_other_does() -> None:
         reading.acknowledge(position)
         settled.append(reading.settled_position())
     assert settled == [2, 5, 7]
+    reading.alike = True
+    assert (first.alike, rest.alike) == (True, True)
     reading.close()
     assert first.closed
     assert rest.closed

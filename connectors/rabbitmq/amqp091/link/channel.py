@@ -135,8 +135,9 @@ class Link(Wire):
         return self._frames.unfinished_bytes
 
     def receive(self, seconds: float) -> bool:
-        """Read the socket once, waiting at most `seconds`; whether anything came but heartbeats."""
-        return self.read(seconds) and self._frames.has_progressed()
+        """Read the socket once, waiting at most `seconds`, or not where deliveries are to be taken; whether
+        anything came but heartbeats."""
+        return self.read(0 if self._frames.deliveries else seconds) and self._frames.has_progressed()
 
     def feed(self, data: bytes) -> None:
         """Feed deliveries and methods."""
