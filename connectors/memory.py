@@ -32,8 +32,8 @@ from dlq.core.settings import Broker, Source
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS queues (name TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS letters (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, document TEXT NOT NULL,
-    redelivered INTEGER NOT NULL DEFAULT 0);
+    number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS delivered (queue TEXT PRIMARY KEY, number INTEGER NOT NULL); -- '': of every queue
 CREATE INDEX IF NOT EXISTS by_queue ON letters (queue, number);
 CREATE TABLE IF NOT EXISTS consumed (queue TEXT PRIMARY KEY, letters INTEGER NOT NULL);
 CREATE TRIGGER IF NOT EXISTS count_consumed AFTER DELETE ON letters BEGIN
@@ -113,8 +113,8 @@ def broker_at(url: str) -> MemoryBroker:
     return open_brokers[name]
 
 
-_Row = tuple[int, str, int]
-"""Its number, the letter, and whether it was delivered before."""
+_Row = tuple[int, str]
+"""Its number, and the letter."""
 
 
 class MemoryReading(QueueReading[_Row, Record]):
@@ -127,17 +127,20 @@ class MemoryReading(QueueReading[_Row, Record]):
         super().__init__(request, broker.depth(request.source.queue), request.limit)
         self._broker, self._key, self._last = broker, request.key_reader(), 0
         self._where, self._values = _condition(request.source.queue)
+        [(self._delivered,)] = broker.sql(
+            f"SELECT coalesce(max(number), 0) FROM delivered WHERE queue = '' OR {self._where}", self._values
+        )
         self.topology = {**self.topology, "queue_type": "memory"}
 
     def receive(self, wait: float) -> list[_Row]:
-        """Return those behind the last, marked as redelivered for whoever gets them next."""
-        ask = f"SELECT number, document, redelivered FROM letters WHERE number > ? AND {self._where}"
-        rows = self._broker.sql(f"{ask} ORDER BY number LIMIT {MOST_ROWS}", [self._last, *self._values])
+        """Return those behind the last; whoever gets them next gets them as redelivered."""
+        ask = f"SELECT number, document FROM letters WHERE number > ? AND {self._where}"
+        most = min(MOST_ROWS, (self._goal or 0) - self.seen)
+        rows = self._broker.sql(f"{ask} ORDER BY number LIMIT {most}", [self._last, *self._values])
         self._ended = not rows
         if rows:
-            shown = f"number > ? AND number <= ? AND NOT redelivered AND {self._where}"
-            marked = [self._last, rows[-1][0], *self._values]
-            self._broker.sql(f"UPDATE letters SET redelivered = 1 WHERE {shown}", marked)
+            queue = self._request.source.queue or ""
+            self._broker.sql("INSERT OR REPLACE INTO delivered VALUES (?, ?)", [queue, rows[-1][0]])
         return cast(list[_Row], rows)
 
     def size_of(self, arrived: _Row) -> int:
@@ -146,11 +149,11 @@ class MemoryReading(QueueReading[_Row, Record]):
 
     def sort(self, arrived: _Row, taken: list[Record], skipped: list[base.Skipped]) -> None:
         """Take every letter."""
-        self._last, text, redelivered = arrived
+        self._last, text = arrived
         self.seen += 1
         source = self._request.source
         record = record_of(json.loads(text), source.name, source.broker, "", self._key)
-        self.take(taken, record._replace(redelivered=bool(redelivered)), self._last)
+        self.take(taken, record._replace(redelivered=self._last <= self._delivered), self._last)
 
     def make(self, taken: list[Record]) -> list[Record]:
         """Return them, unless the connection is to end before they are there."""

@@ -415,7 +415,7 @@ def test_what_the_broker_has_not_answered_may_come_again(shop: Shop, monkeypatch
     shop.put("a")
     assert shop.take().captured == 1  # the broker has never delivered it
     shop.put("a")
-    shop.broker.sql("UPDATE letters SET redelivered = 1")
+    shop.broker.sql("UPDATE delivered SET number = number + 1")
     again = shop.take()
     assert (again.captured, again.recaptured, again.acknowledged) == (0, 1, 1)
 
