@@ -101,7 +101,7 @@ class ReadRequest:
     batch_bytes: int = _BATCH_BYTES
     careful: bool = False
     """After a poisoned connection: read so that no neighbour is harmed. What poisoned it is read by another
-    protocol where there is one; else letters are asked for one at a time."""
+    protocol where there is one; else a drain asks for one letter at a time."""
 
     def key_reader(self) -> KeyReader:
         """Return the source's business key as a function."""

@@ -134,6 +134,12 @@ class ReadingContract:
         assert len(letters(place.connector.read(place.request(mode="copy", force=True)))) == 25
         assert sorted(record.body for record in drained(place)) == sorted(bodies)
 
+    def test_what_is_read_carefully_comes_whole(self, place: Place) -> None:
+        bodies = sorted(place.fill(25))
+        copied = letters(place.connector.read(place.request(mode="copy", careful=True, force=True)))
+        assert sorted(record.body for record in copied) == bodies
+        assert sorted(record.body for record in drained(place, careful=True)) == bodies
+
     def test_a_letter_is_known_by_its_content_and_not_by_an_id(self, place: Place, tmp_path: Path) -> None:
         bodies = place.fill(3)
         store = LocalStore(str(tmp_path / "archive"))

@@ -101,7 +101,7 @@ def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, q
 
     def start(limit: int | None) -> tuple[OpenWireConnection, int, Maker]:
         connection = OpenWireConnection(broker, MAX_FRAME)
-        bound = 1 if request.careful else limit or _ALL
+        bound = 1 if _goes_one_by_one(request) else limit or _ALL
         if request.mode == "drain":
             with close_on_failure(connection):
                 bound = min(bound, _letters(_mean_of_messages(connection, queue)))
@@ -221,6 +221,11 @@ def _is_fixed(version: str) -> bool:
     return (5, 18, 6) <= numbers < (6,) or numbers >= (6, 1, 4)
 
 
+def _goes_one_by_one(request: ReadRequest) -> bool:
+    """Return whether the next letter is to come when one is acknowledged, which a copy does with none."""
+    return request.careful and request.mode == "drain"
+
+
 def _window(
     link: Link, request: ReadRequest, destination: Mapping[str, str], browse: bool, limit: int | None
 ) -> Mapping[str, str]:
@@ -229,12 +234,12 @@ def _window(
     if browse:
         return {"ack": "auto", "browser": "true"}
     if link.artemis:
-        size = 1024 if request.careful else -1 if request.mode == "copy" else _WINDOW_BYTES
+        size = -1 if request.mode == "copy" else 1024 if request.careful else _WINDOW_BYTES
         return {"ack": "client-individual", "consumer-window-size": str(size)}
     letters = _ALL
     if request.mode == "drain" and not request.careful and (limit is None or limit > _LEAST):
         letters = _letters(_mean_size(link, destination))
-    bound = 1 if request.careful else min(letters, limit or _ALL)
+    bound = 1 if _goes_one_by_one(request) else min(letters, limit or _ALL)
     return {"ack": "client-individual", _PREFETCH: str(bound)}
 
 
