@@ -6,11 +6,11 @@ one thread while the next batch is read; the reading itself is touched by the ca
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from dlq.archive import losses, manifests, segments
 from dlq.archive.manifests import Manifest
@@ -78,6 +78,7 @@ Progress = Callable[[Tally, int | None], None]
 Awaits = Callable[[Literal["broker", "archive"]], None]
 """Told whom a pull turns to next, so that silence can be laid at the right door."""
 _Matched = dict[int, set[str]]
+_Scan = Generator[Batch, None, None]
 
 
 @dataclass
@@ -143,14 +144,15 @@ class Attempt:
         acknowledged."""
         with rare_garbage_collection(), quick_thread_switches(), ThreadPoolExecutor(1, "segments") as writer:
             try:
-                for batch in self._reading.batches():
-                    self._take(batch)
-                    if self._open.is_due(not batch.records, self._is_writing()) and self._has_news():
-                        self._submit(writer)
-                    self._collect(_SEGMENTS_AHEAD)
-                    progress(self._tally)
-                    if deadline is not None and time.monotonic() >= deadline:
-                        break
+                with closing(cast(_Scan, self._reading.batches())) as batches:
+                    for batch in batches:
+                        self._take(batch)
+                        if self._open.is_due(not batch.records, self._is_writing()) and self._has_news():
+                            self._submit(writer)
+                        self._collect(_SEGMENTS_AHEAD)
+                        progress(self._tally)
+                        if deadline is not None and time.monotonic() >= deadline:
+                            break
                 if self._has_news():
                     self._submit(writer)
                 self._finish(progress)

@@ -145,7 +145,8 @@ class Reading(Protocol):
     def batches(self) -> Iterator[Batch]:
         """Return the letters in order, in batches of at most `batch_rows` and about `batch_bytes`.
 
-        Buffers no more than one batch beyond what it yielded, whatever the depth. Raises
+        A generator: to close it ends the scan, behind which all acknowledgements may go. Buffers no more than
+        one batch beyond what it yielded, whatever the depth. Raises
         ConnectionLost when the connection ends, PoisonMessage when a letter kills it.
         """
 

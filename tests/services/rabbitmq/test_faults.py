@@ -291,16 +291,17 @@ def test_a_letter_that_0_9_1_cannot_carry_is_drained_by_1_0(drain: Drains, rabbi
 
 
 @on_private_nodes
+@pytest.mark.parametrize(("end", "code"), [(_DIE, -signal.SIGKILL), ("raise KeyboardInterrupt", 130)])
 @each_kind
-def test_of_letters_that_are_alike_none_passes_for_one_that_a_killed_pull_has_acknowledged(
-    drain: Drains, rabbit: Rabbit, kind: str
+def test_of_letters_that_are_alike_none_passes_for_one_that_a_pull_has_acknowledged_that_was_ended(
+    drain: Drains, rabbit: Rabbit, kind: str, end: str, code: int
 ) -> None:
     """None is on its way then, and what comes later is not marked as redelivered."""
     pull = drain(1, kind)
     pull.managed = True
     rabbit.fill(pull.queue, 5000, b"alike")
     rabbit.wait_for_statistics(pull.queue)
-    assert pull.run(*step("RabbitReading.acknowledge", after=_DIE))[0] == -signal.SIGKILL
+    assert pull.run(*step("RabbitReading.acknowledge", after=end))[0] == code
     rabbit.wait_until_nobody_holds_any()
     rabbit.fill(pull.queue, 10, b"alike")
     assert pull.run()[0] == 0
