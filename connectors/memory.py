@@ -11,14 +11,14 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from dlq.connectors import base
 from dlq.connectors.jsonl.format import body_fields, record_of
 from dlq.connectors.proving import decide, numbers_of
-from dlq.connectors.queue import QueueReading
+from dlq.connectors.queue import QueueReading, until_acknowledged
 from dlq.connectors.rabbitmq.amqp091.codec import table
 from dlq.connectors.rabbitmq.republish import address_of, block_to_send, preview, target_of
 from dlq.connectors.records import stamp
@@ -40,7 +40,7 @@ CREATE TRIGGER IF NOT EXISTS count_consumed AFTER DELETE ON letters BEGIN
     INSERT INTO consumed VALUES (old.queue, 1) ON CONFLICT (queue) DO UPDATE SET letters = letters + 1;
 END;
 """
-MOST_ROWS = 100
+MOST_ROWS, _WINDOWS = 100, 50
 
 
 @dataclass
@@ -131,6 +131,16 @@ class MemoryReading(QueueReading[_Row, Record]):
             f"SELECT coalesce(max(number), 0) FROM delivered WHERE queue = '' OR {self._where}", self._values
         )
         self.topology = {**self.topology, "queue_type": "memory"}
+
+    def prepare(self) -> Iterator[base.Batch]:
+        """Give no more letters than a window where some are alike, until all of it is acknowledged."""
+        if self.alike and self.position - self._removed >= _WINDOWS * MOST_ROWS:
+            yield from until_acknowledged(lambda: self._owed, self.position)
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`."""
+        if position == self.position or not self.alike:
+            super().acknowledge(position)
 
     def receive(self, wait: float) -> list[_Row]:
         """Return those behind the last; whoever gets them next gets them as redelivered."""
