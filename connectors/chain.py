@@ -92,7 +92,7 @@ class ChainOfTwo:
     `Part`. Positions run on. The first lives until the end: what it holds does not come again."""
 
     unique_ids = False
-    settles_at_once = False
+    settles_at_once = alike = False
 
     def __init__(
         self, first: QueueReading[Any, Any], then: Callable[[int | None], Part], goal: int | None
@@ -103,17 +103,6 @@ class ChainOfTwo:
         self._first, self._then, self._goal = first, then, goal
         self._rest: Part | None = None
         self.complete = False
-
-    @property
-    def alike(self) -> bool:
-        """As that of a `Reading`."""
-        return self._first.alike
-
-    @alike.setter
-    def alike(self, is_so: bool) -> None:
-        for part in (self._first, self._rest):
-            if part is not None:
-                part.alike = is_so
 
     @property
     def position(self) -> int:
@@ -134,7 +123,6 @@ class ChainOfTwo:
         if left == 0:
             return
         self._rest = rest = self._then(left)
-        rest.alike = self.alike
         for batch in rest.batches():
             first.stay_alive()
             yield batch._replace(position=first.position + batch.position)
@@ -144,8 +132,10 @@ class ChainOfTwo:
     def acknowledge(self, position: int) -> None:
         """Give each reading its share of the position."""
         own = self._first.position
+        self._first.alike = self.alike
         self._first.acknowledge(min(position, own))
         if self._rest is not None and position > own:
+            self._rest.alike = self.alike
             self._rest.acknowledge(position - own)
 
     def settled_position(self) -> int:
@@ -266,6 +256,7 @@ class ChainReading:
     def acknowledge(self, position: int) -> None:
         """Give each open reading its share of the position."""
         for base, reading in self._open:
+            reading.alike = self.alike
             if position > base:
                 reading.acknowledge(min(position - base, reading.position))
 

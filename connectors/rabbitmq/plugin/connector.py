@@ -132,6 +132,7 @@ class RabbitConnector(base.Connector):
         own = [*map(queue_pattern.without_the_host, scans)]
         reading = ChainReading(own, request.mode, request.limit, shared, unread=unread)
         reading.notes = [*reading.notes, *notes]
+        reading.marks_redelivered = True
         return reading
 
     def _scan(self, request: base.ReadRequest, queue: str, host: VirtualHost, started: float) -> QueueScan:

@@ -42,6 +42,8 @@ class Drain:
     rabbit: Rabbit
     folder: Path
     queue: str
+    more: str = ""
+    """Makes a pattern of its name."""
     managed: bool = False
     """Whether its kind and its limits can be seen."""
 
@@ -50,7 +52,7 @@ class Drain:
         broker = f'kind = "rabbitmq"\nurl = "{url}"\npassword_env = "{PASSWORD_VARIABLE}"'
         if self.managed:
             broker += f'\nmanagement_url = "{self.rabbit.node.http}"'
-        configure(self.folder, broker, f'queue = "{self.queue}"')
+        configure(self.folder, broker, f'queue = "{self.queue}{self.more}"')
 
     def start(self, *command: str, **options: Any) -> "subprocess.Popen[str] | preloaded.Running":
         words = ("pull", "--mode", "drain", "-o", "json")
@@ -292,13 +294,14 @@ def test_a_letter_that_0_9_1_cannot_carry_is_drained_by_1_0(drain: Drains, rabbi
 
 @on_private_nodes
 @pytest.mark.parametrize(("end", "code"), [(_DIE, -signal.SIGKILL), ("raise KeyboardInterrupt", 130)])
-@each_kind
+@pytest.mark.parametrize(("kind", "more"), [("classic", ""), ("quorum", ""), ("classic", "*")])
 def test_of_letters_that_are_alike_none_passes_for_one_that_a_pull_has_acknowledged_that_was_ended(
-    drain: Drains, rabbit: Rabbit, kind: str, end: str, code: int
+    drain: Drains, rabbit: Rabbit, kind: str, more: str, end: str, code: int
 ) -> None:
     """None is on its way then, and what comes later is not marked as redelivered."""
     pull = drain(1, kind)
-    pull.managed = True
+    pull.managed, pull.more = True, more
+    pull.configure()
     rabbit.fill(pull.queue, 5000, b"alike")
     rabbit.wait_for_statistics(pull.queue)
     assert pull.run(*step("RabbitReading.acknowledge", after=end))[0] == code

@@ -104,16 +104,14 @@ def test_what_one_way_does_not_show_of_a_queue_the_other_does() -> None:
     reading: Any = ChainOfTwo(first, lambda most: left.append(most) or rest, 7)  # type: ignore[arg-type,func-returns-value]
     assert [batch.position for batch in reading.batches()] == [3, 7]
     assert (left, reading.complete, first.beats) == ([4], True, 1)
+    reading.alike = True
     settled = []
     for position in (2, 5, 7):
         reading.acknowledge(position)
         settled.append(reading.settled_position())
     assert settled == [2, 5, 7]
-    reading.alike = True
-    assert (first.alike, rest.alike) == (True, True)
     reading.close()
-    assert first.closed
-    assert rest.closed
+    assert (first.alike, first.closed) == (rest.alike, rest.closed) == (True, True)
 
 
 def test_a_limit_that_one_way_reaches_needs_no_other() -> None:
