@@ -22,6 +22,7 @@ OTHER = {*RABBITMQ[:-1], *CLASSIC[:-1], *ROCKETMQ[1:], "mariadb"}
 QUICK = (
     "tests/services/rabbitmq/test_lossless.py",
     "tests/services/rabbitmq/test_reading.py::TestRabbitMQ",
+    "tests/services/rabbitmq/test_reading.py::test_while_letters_that_are_alike",
     "tests/services/rabbitmq/test_sending_contract.py",
     "tests/services/rabbitmq/test_amqp10.py::test_what_is_read_by_1_0_is_exactly_what_closes_0_9_1_connections",
     "tests/services/rabbitmq/test_errors.py",
