@@ -70,6 +70,12 @@ def test_what_is_on_the_way_is_not_called_in_doubt(state: str, said: str) -> Non
     assert headline.sentences(known)[-1] == f"2 letters {said}"
 
 
+@each_row(("letters", "said"), [(3, "3 letters lost"), (None, "0 letters or more lost")])
+def test_what_nobody_captured_is_counted(letters: int | None, said: str) -> None:
+    known = {**document(), "losses": [{"place": "orders.dlq", "letters": letters}]}
+    assert f"{said} before any pull could take them: orders.dlq." in headline.sentences(known)
+
+
 def test_without_an_incident_the_answer_is_how_many() -> None:
     first = headline.sentences(document())[0]
     assert first.startswith("1,240 dead letters in 1 source, from 2026-11-22 16:13")

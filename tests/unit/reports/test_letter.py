@@ -47,8 +47,8 @@ def gather(connection: Any, prefix: str) -> dict[str, Any]:
     return letters.gather(connection, record_id, views.on_page(views.page_of(connection, record_id)))
 
 
-def shown(store: LocalStore, prefix: str) -> str:
-    document = gather(views.connect(store), prefix)
+def shown(store: LocalStore, prefix: str, **values: Any) -> str:
+    document = gather(views.connect(store), prefix) | values
     console = Console(file=io.StringIO(), width=80)
     letter_text.render(console, document, preview(base64.b64decode(document["body_base64"])))
     return str(console.file.getvalue())  # type: ignore[attr-defined]  # the StringIO of the line above
@@ -82,6 +82,24 @@ def test_deaths_cause_and_advice_are_told_in_words_and_nothing_hostile_reaches_t
     assert f"dlq replay plan {A[:12]}" in text
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
     assert "\\x1b[31mred\\u202e" in text
+
+
+SENT = {"updated_at": "2026-11-22", "state": "confirmed", "target": "orders", "plan": "p7", "detail": ""}
+DISMISSED = {**SENT, "state": "dismissed", "detail": "by Ann"}
+
+
+@each_row(("values", "said"), [
+    ({"rule": "r1", "mechanism": None}, "rule r1, mechanism none\n"),
+    ({"rule": "r1", "stale_evidence": True}, "the evidence is older than the last death"),
+    ({"also_possible": ["expired"]}, "likely, not proven: expired leaves the same trace"),
+    ({"outer_exception": "com.shop.Outer"}, "in com.shop.Outer"),
+    ({"fingerprint": "f00d"}, "fingerprint f00d"),
+    ({"failure_text": "line\n" * 45}, "… 5 more lines; -o json shows all"),
+    ({"owners": ["orders team"]}, "Owner: orders team"),
+    ({"replays": [DISMISSED]}, "dismissed  by Ann"), ({"replays": [SENT]}, "confirmed  orders  plan p7"),
+])  # fmt: skip
+def test_what_is_known_of_a_letter_is_said(store: LocalStore, values: dict[str, Any], said: str) -> None:
+    assert said in shown(store, B, **values)
 
 
 def test_a_letter_whose_replay_is_in_doubt_is_not_offered_for_replay(store: LocalStore) -> None:
@@ -170,6 +188,8 @@ AMQP = "an encoded AMQP 1.0 section"
     ((b"AB\x00" + b"z" * 16,), "hex", DUMP, ""),
     ((gzip.compress(b"hello"), "gzip"), "text", "hello", "gzip: "),
     ((b"hello", "gzip"), "text", "hello", ""),  # which only claims to be packed
+    ((b"\x1f\x8bhello", "gzip"), "hex", "00000000  1f 8b", "said to be gzip, but it does not unpack"),
+    ((b'{"a":"' + b"x" * 20_000 + b'"}',), "json", '{\n  "a": "xxx', "indented, the first 16.4 KB; --full"),
     ((b"hello", None, AMQP), "hex", "00000000  68", AMQP),  # which is never text even if it looks so
     ((gzip.compress(bytes(50_000_000)), "gzip"), "hex", "00000000  00", "unpacked to 50.0 MB"),
 ])  # fmt: skip

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.archives import letter
 from support.servers.hostile import Server, answering, certificate, speaking_tls
 
-from dlq.archive import segments
+from dlq.archive import losses, segments
 from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.reports.formats import metrics, metrics_otlp
@@ -55,12 +55,13 @@ def value(families: dict[str, Any], name: str, **labels: str) -> float:
 
 
 def test_prometheus_reads_what_was_counted_by_the_conventions_of_names_and_labels(store: LocalStore) -> None:
+    losses.keep(store, "orders", [losses.Missing("orders.dlq", 3, 8)])
     families = parsed(metrics.text(metrics.gather(store, REPORT, FACTS)))
     for name, labels, expected in (
         ("captured_letters_total", {"source": "orders"}, 3), ("in_doubt_letters", {}, 1),
         ("letters", {"source": "orders", "cause": "expired"}, 2), ("queue_letters", {"source": "orders"}, 7),
         ("source_up", {"source": "orders"}, 1), ("source_up", {"source": "payments"}, 0),
-        ("last_run_timestamp_seconds", {}, 1_800_000_000.5),
+        ("lost_letters", {"source": "orders"}, 5), ("last_run_timestamp_seconds", {}, 1_800_000_000.5),
         ("last_success_timestamp_seconds", {}, 1_799_999_999),
         ("open_letters", {"source": "orders"}, 3), ("open_letters", {"source": "payments"}, 0),
         ("oldest_open_letter_timestamp_seconds", {"source": "orders"}, 1_795_363_980),
