@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal, cast
 
 from dlq.archive import losses, manifests, segments
@@ -157,7 +158,8 @@ class Attempt:
                     self._submit(writer)
                 self._finish(progress)
             except (BrokerError, PoisonMessage):
-                self._archive_all(writer)
+                if not self._reading.settles_at_once:
+                    self._archive_all(writer)
                 raise
             except (KeyboardInterrupt, ArchiveError):
                 self._save()
@@ -263,10 +265,11 @@ class Attempt:
             manifest = future.result()  # what cannot be written stays first, and nothing after it counts
             self._replace(flush)
             self._awaits("broker")
+            if self._request.mode == "drain":
+                self._acknowledged.append((flush, manifest))
             self._writing.popleft()
             flush.parts = []  # durable; only what is to be settled is still of interest
             if self._request.mode == "drain":
-                self._acknowledged.append((flush, manifest))
                 self._reading.acknowledge(flush.position)
         if self._acknowledged and time.monotonic() - self._last_settle > self._settle_seconds:
             self._settle()
@@ -299,8 +302,8 @@ class Attempt:
         self._settled_position = max(covered, self._settled_position)
         self._last_settle = time.monotonic()
         matched: _Matched = {}
-        while self._acknowledged and self._acknowledged[0][0].position <= covered:
-            flush, manifest = self._acknowledged.popleft()
+        answered = [*takewhile(lambda one: one[0].position <= covered, self._acknowledged)]
+        for flush, manifest in answered:
             if manifest is not None and not manifest.settled:
                 manifests.settle(self._store, manifest)
             for owner, ids in flush.matched.items():
@@ -309,3 +312,5 @@ class Attempt:
             if owner >= 0 and not self._known.manifests[owner].settled:
                 changed = manifests.settle(self._store, self._known.manifests[owner], ids)
                 self._known.manifests[owner] = changed
+        for _ in answered:  # whoever interrupts this has it done again
+            self._acknowledged.popleft()

@@ -2,7 +2,7 @@
 
 Redelivered letters are matched as a multiset: of three byte-identical letters that a crash left
 unsettled, three deliveries are taken as those, and a fourth is a new letter with the next ordinal.
-Where the broker marks what it delivers again, what is not marked is no letter that a drain has archived.
+Where the broker marks what it delivers again, what is not marked is no letter that the archive holds.
 An id is only a name, which a file that is imported may carry, and content can be changed in the archive: what
 is delivered is a letter that the archive holds where it has the same content, and never one that came by
 import. Else it gets the next ordinal, too.
@@ -204,9 +204,7 @@ class Deduplicator:
                     return record_id, owner
                 continue
             self._next_ordinal[first_id, is_first] = ordinal
-            if index is None or owner < 0 or not is_it:
-                continue
-            if not is_first or self.manifests[owner].mode != "drain":
+            if index is not None and owner >= 0 and is_it and not is_first:
                 self._owner[index] = SEEN
                 return record_id, owner
 

@@ -200,7 +200,9 @@ class _Pull:
                 failures = 0 if tally.settled else failures + 1
                 lost, before = self._as_poison(error, tally, before), (str(error), tally.delivered)
                 alone = (
-                    isinstance(lost, errors.PoisonMessage) and self._request.careful and not tally.delivered
+                    isinstance(lost, errors.PoisonMessage)
+                    and self._request.careful
+                    and (self._request.mode == "copy" or not tally.delivered)
                 )
                 if failures > _RECONNECTS_WITHOUT_PROGRESS or self._is_late() or alone:
                     raise lost from error.__cause__

@@ -40,6 +40,9 @@ CREATE TRIGGER IF NOT EXISTS count_consumed AFTER DELETE ON letters BEGIN
     INSERT INTO consumed VALUES (old.queue, 1) ON CONFLICT (queue) DO UPDATE SET letters = letters + 1;
 END;
 """
+_DELIVERED = """
+INSERT INTO delivered VALUES (?, ?) ON CONFLICT (queue) DO UPDATE SET number = max(number, excluded.number)
+"""
 MOST_ROWS, _WINDOWS = 100, 50
 
 
@@ -150,7 +153,7 @@ class MemoryReading(QueueReading[_Row, Record]):
         self._ended = not rows
         if rows:
             queue = self._request.source.queue or ""
-            self._broker.sql("INSERT OR REPLACE INTO delivered VALUES (?, ?)", [queue, rows[-1][0]])
+            self._broker.sql(_DELIVERED, [queue, rows[-1][0]])
         return cast(list[_Row], rows)
 
     def size_of(self, arrived: _Row) -> int:

@@ -12,7 +12,7 @@ delivery on quorum queues, and a limit kills what has failed too often).
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -137,12 +137,8 @@ class RabbitReading:
     def _scan(self) -> Iterator[Batch]:
         silence = IdleTimer()
         while self._received < self._wanted and silence.seconds < patience.REPLY:
-            if self._is_window_over():
-                self._stop_consuming()
-                if self._received - self._acknowledged > self._most_before_window():
-                    yield from self._await_ack()
-                    continue
-                self._open_window()
+            if self._is_window_over() and not (yield from self._begin_window()):
+                continue
             if self._is_starved():
                 yield from self._await_ack()
                 continue
@@ -201,12 +197,24 @@ class RabbitReading:
             )
 
     def _goes_by_windows(self) -> bool:
-        return self.alike and self._request.mode == "drain" and not (self._stays or self._over)
+        return self.alike and self._request.mode == "drain" and not self._stays
 
     def _is_window_over(self) -> bool:
         if self._goes_by_windows() and self._is_starved():
             self._end = self._received  # nothing more is on its way
         return self._received == self._end
+
+    def _begin_window(self) -> Generator[Batch, None, bool]:
+        """Begin the next window, if what waits for its acknowledgement allows it; return whether it has."""
+        before = self._acknowledged
+        self._stop_consuming()
+        if self._received - self._acknowledged > self._most_before_window():
+            yield from self._await_ack()
+            return False
+        if self._goes_by_windows() and self._acknowledged > before:
+            yield self._batch()  # behind which the caller settles
+        self._open_window()
+        return True
 
     def _most_before_window(self) -> int:
         """Return how many may wait for their acknowledgement when a window begins; a copy gives none."""
@@ -279,7 +287,6 @@ class RabbitReading:
 
     def _finish(self) -> None:
         """Stop, however the scan ended: no more letters are wanted, so all acknowledgements may go."""
-        self._over = True
         if not self._link.dead:
             with contextlib.suppress(LinkLostError, errors.DlqError):
                 self._stop_consuming()
@@ -293,7 +300,9 @@ class RabbitReading:
             raise self._translate(error) from error
 
     def _release(self) -> None:
-        if self._goes_by_windows() and self._durable < self._received:
+        if self._goes_by_windows() and (self._consuming or self._durable < self._received):
+            return
+        if self._is_lost():
             return
         most = max(self._start, self._end - self._prefetch)
         tag = min(self._durable, most) if self._consuming else self._durable
@@ -307,6 +316,8 @@ class RabbitReading:
         The node answers instead of a quorum queue that has no leader, or has lost it: without letters and
         consumers. Then only what the leader alone can answer counts, once nothing more is read.
         """
+        if self._is_lost():
+            return self._settled
         try:
             found = self._link.find_queue(self._queue)
             has_spoken = found.message_count or found.consumer_count
@@ -322,8 +333,13 @@ class RabbitReading:
         self._settled = self._acknowledged
         return self._settled
 
+    def _is_lost(self) -> bool:
+        """Return whether the scan is about to say how its connection ended."""
+        return self._link.dead and not self._over
+
     def _translate(self, error: LinkLostError) -> errors.ConnectionLost:
         kind = errors.ConsumerEnded if isinstance(error, ConsumerEndedError) else errors.ConnectionLost
+        self._consuming = False
         return kind(f"source {self._request.source.name}: the connection ended: {error}")
 
     def close(self) -> None:

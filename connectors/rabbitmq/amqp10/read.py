@@ -108,6 +108,11 @@ class UncarriedReading(SessionReading):
     def _count_ready(self) -> int:
         return int(self._link.find_queue(self._queue).message_count)
 
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`; where some are alike, all at once."""
+        if not self.alike or (self._has_looked and position == self.position):
+            super().acknowledge(position)
+
     def remove(self, numbers: Sequence[int]) -> None:
         """Accept them."""
         for first, last in runs(numbers):

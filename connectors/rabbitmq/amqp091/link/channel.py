@@ -151,6 +151,7 @@ class Link(Wire):
         return came
 
     def _handle_close(self) -> None:
+        is_ended = any(isinstance(method, spec.Basic.Cancel) for _, method in self._frames.methods)
         for channel, method in self._frames.methods:
             if isinstance(method, spec.Connection.Close | spec.Channel.Close):
                 self._frames.methods.clear()
@@ -159,11 +160,10 @@ class Link(Wire):
                     closed = (spec.Channel if of_channel else spec.Connection).CloseOk()
                     self.write(encode_method(channel, closed))
                 self.dead, self.channel_closed = True, of_channel
-                raise self.refusal(method.reply_code, str(method.reply_text))
-            if isinstance(method, spec.Basic.Cancel):
-                raise ConsumerEndedError(
-                    "the broker cancelled the consumer: the queue was deleted or has moved"
-                )
+                if not is_ended:
+                    raise self.refusal(method.reply_code, str(method.reply_text))
+        if is_ended:
+            raise ConsumerEndedError("the broker cancelled the consumer: the queue was deleted or has moved")
 
     def answer(self, wanted: Any, patience: float | None = None) -> Any:
         """Return the next method of this type, or of these; what comes before it is forgotten."""
