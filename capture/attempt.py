@@ -137,8 +137,6 @@ class Attempt:
         self._acknowledged: deque[tuple[_Flush, Manifest | None]] = deque()
         self._settled_position = 0
         self._last_settle = time.monotonic()
-        self._settle_seconds = 0.0 if reading.marks_redelivered else _SETTLE_SECONDS
-        """Until the broker answers, letters that are like those acknowledged may pass for them."""
 
     def run(self, deadline: float | None, progress: Callable[[Tally], None]) -> None:
         """Read to the end, the deadline, an interruption or a full disk; what is durable by then is
@@ -271,7 +269,8 @@ class Attempt:
             flush.parts = []  # durable; only what is to be settled is still of interest
             if self._request.mode == "drain":
                 self._reading.acknowledge(flush.position)
-        if self._acknowledged and time.monotonic() - self._last_settle > self._settle_seconds:
+        is_due = self._reading.alike or time.monotonic() - self._last_settle > _SETTLE_SECONDS
+        if self._acknowledged and is_due:
             self._settle()
 
     def _replace(self, flush: _Flush) -> None:

@@ -125,11 +125,11 @@ class Reading(Protocol):
 
     marks_redelivered: bool
     """True: ids are made of content alone, and a letter without the mark `redelivered` was never delivered
-    before, whatever was killed or cut meanwhile (RabbitMQ)."""
+    before, whatever was killed, cut or restarted meanwhile (a quorum queue)."""
 
     alike: bool
-    """Set by the caller where letters have come that nothing tells apart. Where redelivered letters are known
-    by a mark, none is delivered from then on while others are acknowledged and not settled."""
+    """Set by the caller where letters have come that nothing tells apart. Where ids are made of content, none
+    is delivered from then on while others are acknowledged and not settled."""
 
     settles_at_once: bool
     """True: the broker is told of no acknowledgement, the checkpoint in the manifest is it (Kafka, RocketMQ).

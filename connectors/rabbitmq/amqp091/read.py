@@ -67,11 +67,16 @@ def is_empty(link: Link, queue: str) -> bool:
     return True
 
 
+def keeps_marks(topology: Mapping[str, Any]) -> bool:
+    """Return whether a queue remembers what it has delivered, which a classic one of RabbitMQ 4 does not when
+    its node was restarted in order [ran 4.3.6]."""
+    return bool(topology.get("queue_type") == "quorum")
+
+
 class RabbitReading:
     """A pull of one queue, window by window, by the contract of `Reading`."""
 
     unique_ids = False
-    marks_redelivered = True  # and a classic queue marks all that a crash leaves [ran 3.10.8, 4.3.6]
     settles_at_once = alike = False
 
     def __init__(
@@ -86,6 +91,7 @@ class RabbitReading:
         self.complete = False
         self.topology = topology
         self.notes = notes
+        self.marks_redelivered = keeps_marks(topology)
         self._link = link
         self._request = request
         self._queue = request.source.queue or ""
@@ -300,9 +306,8 @@ class RabbitReading:
             raise self._translate(error) from error
 
     def _release(self) -> None:
-        if self._goes_by_windows() and (self._consuming or self._durable < self._received):
-            return
-        if self._is_lost():
+        is_held = self._goes_by_windows() and (self._consuming or self._durable < self._received)
+        if is_held or self._is_lost():
             return
         most = max(self._start, self._end - self._prefetch)
         tag = min(self._durable, most) if self._consuming else self._durable
@@ -339,7 +344,6 @@ class RabbitReading:
 
     def _translate(self, error: LinkLostError) -> errors.ConnectionLost:
         kind = errors.ConsumerEnded if isinstance(error, ConsumerEndedError) else errors.ConnectionLost
-        self._consuming = False
         return kind(f"source {self._request.source.name}: the connection ended: {error}")
 
     def close(self) -> None:

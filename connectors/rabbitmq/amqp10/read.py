@@ -23,7 +23,7 @@ from dlq.connectors.amqp10.read import SessionReading, runs
 from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.connectors.net.links import name_losses
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
-from dlq.connectors.rabbitmq.amqp091.read import RabbitReading
+from dlq.connectors.rabbitmq.amqp091.read import RabbitReading, keeps_marks
 from dlq.connectors.rabbitmq.look.topology import version_of
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1, record_maker
 from dlq.core.errors import PoisonMessage
@@ -37,7 +37,6 @@ UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 class UncarriedReading(SessionReading):
     """Read the letters that AMQP 1.0 alone carries."""
 
-    marks_redelivered = True
     quiet_seconds = patience.REPLY
 
     def __init__(
@@ -53,6 +52,7 @@ class UncarriedReading(SessionReading):
         losses = partial(name_losses, f"source {request.source.name}")
         super().__init__(session, request, depth, request.limit, losses)
         self.topology, self.notes = topology, [*notes, NOTE]
+        self.marks_redelivered = keeps_marks(topology)
         self._link, self._queue = link, request.source.queue or ""
         self.address = f"/queues/{quote(self._queue, safe='')}"
         self._rest: RabbitReading | None = None

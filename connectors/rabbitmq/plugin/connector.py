@@ -15,7 +15,7 @@ from dlq.connectors.net.web import whole
 from dlq.connectors.queue import goal_of
 from dlq.connectors.rabbitmq import republish
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
-from dlq.connectors.rabbitmq.amqp091.read import RabbitReading, is_empty
+from dlq.connectors.rabbitmq.amqp091.read import RabbitReading, is_empty, keeps_marks
 from dlq.connectors.rabbitmq.amqp10.read import UncarriedReading
 from dlq.connectors.rabbitmq.amqp10.send import RabbitTwoWays, open_session
 from dlq.connectors.rabbitmq.link import (
@@ -132,7 +132,7 @@ class RabbitConnector(base.Connector):
         own = [*map(queue_pattern.without_the_host, scans)]
         reading = ChainReading(own, request.mode, request.limit, shared, unread=unread)
         reading.notes = [*reading.notes, *notes]
-        reading.marks_redelivered = True
+        reading.marks_redelivered = all(keeps_marks(scan.topology) for scan in own)
         return reading
 
     def _scan(self, request: base.ReadRequest, queue: str, host: VirtualHost, started: float) -> QueueScan:

@@ -312,6 +312,19 @@ def test_of_letters_that_are_alike_none_passes_for_one_that_a_pull_has_acknowled
     assert rabbit.depth(pull.queue) == 0
 
 
+@on_private_nodes
+@each_kind
+def test_a_node_that_is_restarted_in_order_doubles_nothing(drain: Drains, rabbit: Rabbit, kind: str) -> None:
+    """A classic queue of RabbitMQ 4 does not know afterwards what it has delivered."""
+    pull = drain(100, kind)
+    rabbit.node.write_to_disk()
+    assert pull.run(*step("manifests.write", after=_DIE))[0] == -signal.SIGKILL
+    rabbit.node.shut_down()
+    rabbit.node.start()
+    rabbit.channel = rabbit.connect()
+    pull.finish(100)
+
+
 @on_rabbitmq_4
 def test_a_drain_by_1_0_that_is_killed_or_cut_loses_nothing(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(2)
