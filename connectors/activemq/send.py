@@ -36,7 +36,7 @@ class Sender(Protocol):
         """Return an id for a command's receipt."""
 
     def begin(self, transaction: str) -> bytes:
-        """Return the command that begins a transaction; its name is a number."""
+        """Return the command that begins a transaction; its name is a number. Raises ConnectionLost."""
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """Return the command that sends a letter. Raises ValueError, with the reason, before anything of it

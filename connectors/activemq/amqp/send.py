@@ -82,8 +82,14 @@ class Amqp10Sender:
         return str(self._receipts)
 
     def begin(self, transaction: str) -> bytes:
-        """Begin a transaction of the broker's, which gives its id."""
-        self._ids[transaction] = self._call(self._transactions.begin)
+        """Begin a transaction of the broker's, which gives its id. Raises ConnectionLost, whatever the broker
+        says: it refuses no letter, and its session is over."""
+        try:
+            self._ids[transaction] = self._call(self._transactions.begin)
+        except ConnectionLost:
+            raise
+        except BrokerError as error:
+            raise ConnectionLost(str(error)) from error
         self._sent[transaction] = []
         return b""
 

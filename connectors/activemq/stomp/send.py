@@ -127,11 +127,12 @@ class TransactionPublisher:
 
         Letters of a slow giver, and the last ones, are committed at once.
         """
-        newest = self._new()
+        newest, goes_on = self._new(), True
         self._open.append(newest)
         try:
             before = self._open[-2].name if len(self._open) > 1 else self._committed
             is_full = self._fill(newest, outgoing, before, done)
+            goes_on = bool(newest.letters)
             if not newest.letters:
                 self._open.pop()
             while self._open and (not is_full or len(self._open) >= self._under_way):
@@ -141,9 +142,9 @@ class TransactionPublisher:
                 self._commit_first()
         except _ENDS:
             raise
-        except BrokerError:
-            self._give_up_and_resend(done)
-        return bool(newest.letters)
+        except BrokerError as error:
+            self._give_up_and_resend(error, done)
+        return goes_on
 
     def _new(self) -> _Transaction:
         """Begin a transaction on the connection that was not used last; the second is made when it is of
@@ -239,7 +240,7 @@ class TransactionPublisher:
             return [Sent(letter.number, "confirmed") for letter in letters]
         return self._routing.answers([(letter.number, letter.target) for letter in letters])
 
-    def _give_up_and_resend(self, done: list[Sent]) -> None:
+    def _give_up_and_resend(self, error: BrokerError, done: list[Sent]) -> None:
         """Give up what is not being committed after an ERROR or the end of a connection, and send it
         again."""
         try:
@@ -248,6 +249,7 @@ class TransactionPublisher:
             raise
         except BrokerError:
             pass  # nothing of it is there, or it concerns what is given up now
+        self._endure(error)
         self._reconnect()
         self._committing = False
         while self._open:
@@ -272,13 +274,13 @@ class TransactionPublisher:
             except BrokerError as error:
                 self._endure(error)
                 self._reconnect()
-                if len(letters) == 1 and isinstance(error, ConnectionLost) and tries > 1:
-                    self._resend(letters, done, tries - 1)
+                if len(letters) == 1 and transaction.letters:
+                    if isinstance(error, ConnectionLost) and tries > 1:
+                        self._resend(letters, done, tries - 1)
+                    else:
+                        done.append(self._alone(letters[0], error))
                     return
-                if len(letters) == 1:
-                    done.append(self._alone(letters[0], error))
-                    return
-                for letter in transaction.letters:
+                for letter in transaction.letters:  # none where it was not even begun
                     self._resend([letter], done)
 
     def _endure(self, error: BrokerError) -> None:

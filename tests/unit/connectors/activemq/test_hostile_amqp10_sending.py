@@ -3,7 +3,8 @@
 import socket
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -225,15 +226,25 @@ def test_a_commit_behind_which_the_broker_ends_its_side_with_an_error_is_in_doub
     assert (broker.commits, broker.sessions) == (1, 1)
 
 
-def test_a_broker_that_ends_its_connections_by_force_has_refused_no_letter() -> None:
-    """All go together, then once more, then the first of them alone."""
+@each_row(
+    "how, ends",
+    [
+        ("close", [LETTER] * 3),
+        *[(how, ends) for how in ENDED for ends in ([DECLARE] * 3, [LETTER, LETTER, *[DECLARE] * 3])],
+    ],
+)
+def test_a_broker_that_ends_its_connections_has_refused_no_letter_that_is_not_sent(
+    how: str, ends: Sequence[str]
+) -> None:
+    """All go together, then once more, then the first of them alone; each connection ends at something."""
     peers = list[socket.socket]()
 
-    def ending(peer: socket.socket, frame: frames.Frame) -> bytes:
+    def ending(what: str, peer: socket.socket, frame: frames.Frame) -> bytes:
         peers.extend([] if peer in peers else [peer])
-        return ENDED["close"] if len(peers) <= 3 else usual(LETTER, frame)
+        is_over = ends[len(peers) - 1 :][:1] == [what]
+        return ENDED["close" if what == LETTER else how] if is_over else usual(what, frame)
 
-    _, sent, error = published({LETTER: ending})
+    _, sent, error = published({what: partial(ending, what) for what in (LETTER, DECLARE)})
     assert error is None
     assert [one.outcome for one in sent] == ["confirmed"] * LETTERS
 
