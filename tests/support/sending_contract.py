@@ -252,14 +252,18 @@ class SendingContract:
         record, target = place.refused()
         harms_itself_alone(place, "refused", record=record, target=target)
 
-    def test_no_more_than_the_window_is_taken_ahead_of_the_answers(self, place: SendingPlace) -> None:
+    @pytest.mark.parametrize("where", ["target", "nowhere"])
+    def test_no_more_than_the_window_is_taken_ahead_of_the_answers(
+        self, place: SendingPlace, where: str
+    ) -> None:
+        place.needs(where)
         plan, taken = new_plan(), 0
 
         def letters() -> Iterator[Outgoing]:
             nonlocal taken
             for number in range(10 * WINDOW):
                 taken += 1
-                yield place.outgoing(number, plan)
+                yield place.outgoing(number, plan)._replace(target=getattr(place, where))
 
         publisher = place.publisher(plan)
         for answered, _ in enumerate(publisher.publish(letters())):

@@ -59,6 +59,15 @@ class _Transaction(NamedTuple):
     finished: str
     letters: list[Outgoing]
 
+    def add(self, letter: Outgoing, done: list[Sent]) -> bytes:
+        """Take a letter in; return the command that sends it, and nothing where it is refused."""
+        self.letters.append(letter)
+        try:
+            return self.sender.letter(letter, self.name)
+        except ValueError as error:
+            done.append(Sent(self.letters.pop().number, "refused", str(error)))
+            return b""
+
 
 class TransactionPublisher:
     """Up to two connections that send; see `Publisher`."""
@@ -102,12 +111,11 @@ class TransactionPublisher:
         for sender in self._senders:
             sender.writing = writing
         done: list[Sent] = []
-        if self._routing is not None:
-            outgoing = _resolve_targets(outgoing, self._routing, done)
+        given = outgoing if self._routing is None else _resolve_targets(outgoing, self._routing)
         more = True
         while more:
             try:
-                more = self._step(outgoing, done)
+                more = self._step(given, done)
             except ConnectionLost as error:
                 yield from done
                 in_doubt = list(self._in_doubt(error, {sent.number for sent in done}))
@@ -122,7 +130,7 @@ class TransactionPublisher:
         letters = [letter for transaction in self._open for letter in transaction.letters]
         return (Sent(o.number, "in_doubt", str(error)) for o in letters if o.number not in answered)
 
-    def _step(self, outgoing: Iterator[Outgoing], done: list[Sent]) -> bool:
+    def _step(self, outgoing: Iterator[Outgoing | Sent], done: list[Sent]) -> bool:
         """Send one transaction's letters, then let the broker commit the one before. False at the end.
 
         Letters of a slow giver, and the last ones, are committed at once.
@@ -132,7 +140,7 @@ class TransactionPublisher:
         try:
             before = self._open[-2].name if len(self._open) > 1 else self._committed
             is_full = self._fill(newest, outgoing, before, done)
-            goes_on = bool(newest.letters)
+            goes_on = bool(newest.letters or done)
             if not newest.letters:
                 self._open.pop()
             while self._open and (not is_full or len(self._open) >= self._under_way):
@@ -157,27 +165,25 @@ class TransactionPublisher:
         return _Transaction(sender, str(self._begun), sender.new_receipt(), sender.new_receipt(), [])
 
     def _fill(
-        self, transaction: _Transaction, outgoing: Iterator[Outgoing], before: str, done: list[Sent]
+        self, transaction: _Transaction, outgoing: Iterator[Outgoing | Sent], before: str, done: list[Sent]
     ) -> bool:
         """Send letters as they are given, the broker working alongside, and the marker; nothing without
-        letters. `before`: the transaction that will have been committed before this one. False when the giver
-        was slow or has no more."""
+        letters. What is answered unsent fills it, too. `before`: the transaction that will have been
+        committed before this one. False when the giver was slow or has no more, or nothing is to be sent."""
         sender, name, letters = transaction.sender, transaction.name, transaction.letters
         data = bytearray(sender.begin(name))
         began, size = time.monotonic(), 0
         is_full = is_old = False
-        for letter in outgoing:
-            letters.append(letter)
-            try:
-                data += sender.letter(letter, name)
-            except ValueError as error:
-                done.append(Sent(letters.pop().number, "refused", str(error)))
-                continue
-            size += letter.record.body_size
+        for taken, given in enumerate(outgoing, 1):
+            if isinstance(given, Sent):
+                done.append(given)
+            else:
+                data += transaction.add(given, done)
+                size += given.record.body_size
             if len(data) >= _PIECE:
                 sender.send(bytes(data))
                 data.clear()
-            is_full = len(letters) >= self._batch or size >= _BATCH_BYTES
+            is_full = taken >= self._batch or size >= _BATCH_BYTES
             is_old = time.monotonic() - began > patience.YIELD
             if is_full or is_old:
                 break
@@ -186,7 +192,7 @@ class TransactionPublisher:
             bodies = marker_bodies(f"{self._run}/{name}", f"{self._run}/{before}", ids)
             data += sender.marker(self._plan, bodies, name, transaction.taken)
             sender.send(bytes(data))
-        return is_full and not is_old
+        return bool(letters) and is_full and not is_old
 
     def _commit_first(self) -> None:
         if not self._committing:
@@ -353,11 +359,12 @@ class TransactionPublisher:
             sender.close()
 
 
-def _resolve_targets(outgoing: Iterator[Outgoing], routing: Routing, done: list[Sent]) -> Iterator[Outgoing]:
-    """Yield the letters with the places that their targets mean; what no queue would get is not sent."""
+def _resolve_targets(outgoing: Iterator[Outgoing], routing: Routing) -> Iterator[Outgoing | Sent]:
+    """Yield the letters with the places that their targets mean; of what no queue would get, which is not
+    sent, the answer."""
     for letter in outgoing:
         target = routing.resolve_target(letter.target, letter.record)
         if (nowhere := routing.begin(letter.target)) is None:
             yield letter if target == letter.target else letter._replace(target=target)
         else:
-            done.append(Sent(letter.number, "returned", nowhere))
+            yield Sent(letter.number, "returned", nowhere)

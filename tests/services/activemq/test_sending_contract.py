@@ -68,7 +68,8 @@ def sending(
         arrived,
         cutting=cutting,
         servers=[f"127.0.0.1:{port}" for port in (stomp.broker.openwire, stomp.broker.stomp)],
-        cannot={"nowhere": NOWHERE, **({"outage": ON_ARTEMIS} if artemis else {"refused": EVERYBODY})},
+        nowhere=Target("queue", f"{back}::nowhere"),
+        cannot={"outage": ON_ARTEMIS} if artemis else {"nowhere": NOWHERE, "refused": EVERYBODY},
         refused=lambda: (
             (letters(stomp, 2)._replace(headers=TOO_LONG), Target("queue", back))
             if setting == "openwire_url"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support.rows import each_row
@@ -220,3 +221,29 @@ def test_a_second_connection_that_leads_to_another_broker_is_not_used() -> None:
     sent, _ = published(memory, nodes=["mq1", "elsewhere"])
     assert [*outcomes(sent).values()] == ["confirmed"] * 400
     assert memory.log.count("anchored") == 1
+
+
+class Unsayable(Connection):
+    """No letter can be written."""
+
+    def letter(self, letter: Outgoing, transaction: str) -> bytes:
+        raise ValueError("too long")
+
+
+NO_QUEUE = Mock(
+    node="n",
+    begin=lambda _target: "there is no queue",
+    resolve_target=lambda target, _record: target,
+)
+
+
+@each_row("connection, routing, outcome", [(Unsayable, None, "refused"), (Connection, NO_QUEUE, "returned")])
+def test_no_more_than_the_window_is_taken_of_letters_that_are_answered_unsent(
+    connection: type[Connection], routing: Any, outcome: str
+) -> None:
+    taken: list[int] = []
+    given = (taken.append(letter.number) or letter for letter in letters(2000))
+    publisher = TransactionPublisher(lambda: connection(Memory()), SendRequest("plan", 1000), routing)
+    for answered, sent in enumerate(publisher.publish(given)):
+        assert (sent.outcome, len(taken) - answered <= 1000) == (outcome, True)
+    assert len(taken) == 2000
