@@ -103,6 +103,8 @@ _COMPOSED = re.compile(r",(queue|topic)://")
 """How OpenWire names a further destination of a composite, and STOMP does not."""
 _BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 """Classes of messages of which STOMP shows nothing."""
+_FIELDS_OF_TEXT = ("correlation-id", "reply-to", "type", "JMSXGroupID")
+"""Headers that are fields of OpenWire's messages."""
 
 
 def target_of(record: Record, to: str) -> Target | None:
@@ -215,8 +217,15 @@ def _problem(record: Record, headers: Mapping[str, str], number: int, body: byte
 
 
 def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
-    """Return what an edit has made of a property that its type cannot hold."""
+    """Return what OpenWire has no room for: a name or a field that is too long, or what an edit has made of a
+    property that its type cannot hold."""
     values = {**headers, **user_properties(record)}
+    texts = [*values, *filter(None, map(headers.get, _FIELDS_OF_TEXT))]
+    try:
+        for text in texts:
+            commands.utf(text)
+    except ValueError as error:
+        return str(error)
     wrong = (
         f"its property {name!r} is of the type {kind}, which cannot hold {values[name][:60]!r}"
         for name, kind in types_of(record).items()

@@ -60,17 +60,20 @@ def modified_utf8(text: str) -> bytes:
     return pairs.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
 
 
-def _utf(text: str) -> bytes:
+def utf(text: str) -> bytes:
+    """Return a name, or a field of text, as Java's writeUTF. Raises ValueError for one that is too long."""
     data = modified_utf8(text)
+    if len(data) > _LONGEST_SHORT:
+        raise ValueError(f"{text[:60]!r}... is longer than OpenWire can say: {_LONGEST_SHORT} bytes")
     return struct.pack(">H", len(data)) + data
 
 
-_name = lru_cache(4096)(_utf)
+_name = lru_cache(4096)(utf)
 """Names are few, and the same from message to message."""
 
 
 def _string(text: str | None) -> bytes:
-    return NONE if text is None else b"\1" + _utf(text)
+    return NONE if text is None else b"\1" + utf(text)
 
 
 def _sequence(data: bytes) -> bytes:

@@ -1,11 +1,16 @@
 """What of a STOMP letter goes back, what is said beforehand, and what is never sent."""
 
+from contextlib import nullcontext
+from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support.rows import each_row
 
 from dlq.connectors.activemq.look.queues import pattern_of
+from dlq.connectors.activemq.openwire.codec import commands
+from dlq.connectors.activemq.openwire.send import OpenWireSender
 from dlq.connectors.activemq.republish import preview, target_of, wire, without_expiry
 from dlq.connectors.activemq.stomp.codec import headers_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -100,6 +105,19 @@ def test_an_edit_that_the_type_of_a_property_cannot_hold_is_refused_by_name(
     problem = preview(Outgoing(0, record, ORDERS, {}, False), typed=True).problem
     told = f"its property 'tries' is of the type {kind}, which cannot hold {text!r}"
     assert problem == (None if holds else told)
+
+
+@each_row(("name", "text", "fits"), [
+    *product(("correlation-id", "type", "_AMQ_GROUP_ID", "note"), ["x" * 0xFFFF], [True]),
+    *product(("correlation-id", "type", "_AMQ_GROUP_ID"), ["x" * 0x10000, "é" * 0x8000], [False]),
+    ("note", "x" * 0x10000, True), ("reply-to", "queue://" + "x" * 0x10000, False),
+    ("n" * 0xFFFF, "x", True), ("n" * 0x10000, "x", False),
+])  # fmt: skip
+def test_what_openwire_has_no_room_for_is_a_problem_and_refused(name: str, text: str, fits: bool) -> None:
+    outgoing = Outgoing(0, letter(headers={name: text}), ORDERS, {}, False)
+    assert (preview(outgoing, typed=True).problem is None) == fits
+    with nullcontext() if fits else pytest.raises(ValueError, match="longer than OpenWire can say"):
+        OpenWireSender.letter(Mock(writer=commands.Writer("c"), max_frame_of_broker=None), outgoing, "1")
 
 
 def test_by_openwire_a_text_with_nul_goes_back() -> None:
