@@ -142,8 +142,9 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
     taken = restart(headers, keep_headers)
     zero = {n: 0 for n, inside in taken.fixed.items() if inside.is_zero(()) and headers[n].isdecimal()}
     instead = {"absolute_expiry_time": NULL}
-    if parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
-        instead["to"] = _to_field(record, parts)
+    origin = headers.get("_AMQ_ORIG_ADDRESS")
+    if origin or parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
+        instead["to"] = _to_field(origin, parts)
     sent = message.to_send(block, lambda name: _is_gone(name, taken), zero, provenance, instead)
     return message.join_message(sent, record.body)
 
@@ -152,10 +153,10 @@ def _is_gone(name: str, taken: HeaderScrub) -> bool:
     return bool(_NOT_SENT.fullmatch(name)) or name in taken.gone
 
 
-def _to_field(record: Record, parts: Parts) -> bytes:
-    """Return the `to` that it had: Artemis writes there where it sends the dead. Clients of JMS name the
-    destination there, others that send to one address mostly nothing."""
-    address = record.headers.get("_AMQ_ORIG_ADDRESS")
+def _to_field(address: str | None, parts: Parts) -> bytes:
+    """Return the `to` that it had: Artemis writes there to which address it sends the dead, whatever their
+    queue is called (2.56.0). Clients of JMS name the destination there, others that send to one address
+    mostly nothing."""
     is_jms = any(as_text(key) == _JMS_DESTINATION for key, _ in parts.annotations)
     return string(address) if is_jms and address else NULL
 

@@ -190,6 +190,18 @@ def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: 
     assert any("leaves them out as risky" in warning for warning in warnings)
 
 
+@pytest.mark.parametrize("source", ["{q}.dead", "{q}.graves::{q}.dead"])
+def test_the_address_that_a_letter_died_to_does_not_go_back(place: Place, source: str) -> None:
+    """It is not the name of the queue that keeps it."""
+    place.manage("addAddressSettings", place.queue, {"deadLetterAddress": f"{place.queue}.graves"})
+    place.make_queue(f"{place.queue}.dead", f"{place.queue}.graves")
+    of_jms = {symbol("x-opt-jms-dest"): ubyte(0)}
+    sent = [Message(durable=True, address=place.queue, annotations=of_jms), Message(durable=True)]
+    died(place, place.queue, *sent, dead=f"{place.queue}.dead")
+    sent_back(place, place.drain(source.format(q=place.queue)), Target("queue", place.queue))
+    assert [one.address for one in received(place, place.queue, 2)] == [place.queue, None]
+
+
 def test_each_kind_of_target_is_reached_by_amqp(place: Place) -> None:
     to_a_queue = {symbol("x-opt-jms-dest"): ubyte(0)}
     died(place, place.queue, Message(body=b"x", durable=True, annotations=to_a_queue))

@@ -25,9 +25,9 @@ def connected(place: Place) -> Iterator[Any]:
         yield connection
 
 
-def died(place: Place, queue: str, *messages: Message) -> None:
-    """Send them to a queue, whose consumer rejects each; they lie in DLQ then."""
-    before = place.depth("DLQ")
+def died(place: Place, queue: str, *messages: Message, dead: str = "DLQ") -> None:
+    """Send them to a queue, whose consumer rejects each; they lie in its dead-letter queue then."""
+    before = place.depth(dead)
     with connected(place) as connection:
         sender = connection.create_sender(queue)
         for message in messages:
@@ -36,7 +36,7 @@ def died(place: Place, queue: str, *messages: Message) -> None:
         for _ in messages:
             receiver.receive(timeout=PATIENCE)
             receiver.reject()
-    eventually(lambda: place.depth("DLQ") >= before + len(messages))
+    eventually(lambda: place.depth(dead) >= before + len(messages))
 
 
 def received(place: Place, queue: str, number: int) -> list[Message]:
