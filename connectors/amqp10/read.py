@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 
 from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.amqp10.codec.values import NULL
 from dlq.connectors.amqp10.link.session import Delivery, Link, Session
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.net.links import LinkLostError
@@ -24,7 +23,7 @@ class SessionReading(QueueReading[Delivery, Record]):
     quiet_seconds: float
     """Without a letter, while the broker answers each credit: then there are no more."""
     address: str
-    wanted = NULL
+    wanted: Sequence[bytes] = ()
     """What is read: see `Session.attach`."""
     _source: Link
 
@@ -57,7 +56,7 @@ class SessionReading(QueueReading[Delivery, Record]):
 
     def consume(self) -> None:
         """Attach a link, and give the first credit."""
-        self._source = self._session.attach(frames.RECEIVER, self.address, self.wanted)
+        self._source = self._session.attach(frames.RECEIVER, self.address, *self.wanted)
         self._ask()
 
     def _ask(self) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from dlq.connectors.activemq.amqp.link import open_session
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.amqp10.codec import frames
-from dlq.connectors.amqp10.codec.values import mapping, string, symbol
+from dlq.connectors.amqp10.codec.values import NULL, mapping, string, symbol
 from dlq.connectors.amqp10.link.session import Delivery
 from dlq.connectors.amqp10.link.transactions import Transactions
 from dlq.connectors.amqp10.read import SessionReading, runs
@@ -29,7 +29,9 @@ _FILTER = symbol("apache.org:selector-filter:string")
 class ArtemisReading(SessionReading):
     """Read what came by AMQP 1.0."""
 
-    wanted = mapping([_FILTER + b"\0" + _FILTER + string(OF_AMQP)])
+    wanted = (mapping([_FILTER + b"\0" + _FILTER + string(OF_AMQP)]), NULL, NULL, symbol("queue"))
+    """Called a queue, as of a subscription Artemis takes no other filter than that with which it was made
+    (DefaultSenderController#getMatchingQueue); so is one that it makes for the dead by itself."""
     quiet_seconds = 0.5
     """A large message is sent behind Artemis' word that there is no more for now, so it is asked again."""
 

@@ -153,11 +153,11 @@ def begin_session(most_links: int) -> bytes:
     return frame(BEGIN, [NULL, uint(_FIRST), uint(_UNLIMITED), uint(_UNLIMITED), uint(most_links)])
 
 
-def terminus(role: bool, address: str, wanted: bytes = NULL) -> bytes:
-    """Return what a link leads to: the source that we receive from, where `wanted` are its filters, or the
-    target that we send to, where they are its capabilities."""
+def terminus(role: bool, address: str, *wanted: bytes) -> bytes:
+    """Return what a link leads to: the source that we receive from, where `wanted` are its fields from the
+    filters on, or the target that we send to, where it is its capabilities."""
     before = _FIELDS_BEFORE_FILTER if role is RECEIVER else _FIELDS_BEFORE_CAPABILITIES
-    fields = sequence([string(address), *[NULL] * before, wanted])
+    fields = sequence([string(address), *[NULL] * before, *wanted])
     return described_value(_SOURCE if role is RECEIVER else _TARGET, fields)
 
 

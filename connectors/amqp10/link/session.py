@@ -146,9 +146,9 @@ class Session(Wire):
         if self.frame_max < _LEAST_FRAME:
             raise self.end(f"it takes frames of {self.frame_max} bytes, fewer than AMQP's {_LEAST_FRAME}")
 
-    def attach(self, role: bool, address: str, wanted: bytes = NULL) -> Link:
+    def attach(self, role: bool, address: str, *wanted: bytes) -> Link:
         """Return a link to receive from, or send to, an address; `wanted`: see `frames.terminus`."""
-        return self.attach_to(role, frames.terminus(role, address, wanted))
+        return self.attach_to(role, frames.terminus(role, address, *wanted))
 
     def attach_to(self, role: bool, there: bytes) -> Link:
         """Return a link to receive from, or send to, what is there (`frames.terminus`,

@@ -202,6 +202,20 @@ def test_the_address_that_a_letter_died_to_does_not_go_back(place: Place, source
     assert [one.address for one in received(place, place.queue, 2)] == [place.queue, None]
 
 
+@pytest.mark.parametrize("source", ["DLQ.{q}", "{q}.graves::DLQ.{q}"])
+def test_a_queue_that_artemis_makes_for_the_dead_is_read_whatever_they_came_by(
+    place: Place, source: str
+) -> None:
+    settings = {"deadLetterAddress": f"{place.queue}.graves", "autoCreateDeadLetterResources": True}
+    place.manage("addAddressSettings", place.queue, settings)
+    place.send(b"by STOMP")
+    for body in (b"by AMQP", b"which stays"):
+        died(place, place.queue, Message(body=body, durable=True), dead=f"DLQ.{place.queue}")
+    read = place.drain(source.format(q=place.queue))
+    assert [record.headers["_AMQ_ORIG_QUEUE"] for record in read] == 2 * [place.queue]
+    assert place.depth(f"DLQ.{place.queue}") == 0
+
+
 def test_each_kind_of_target_is_reached_by_amqp(place: Place) -> None:
     to_a_queue = {symbol("x-opt-jms-dest"): ubyte(0)}
     died(place, place.queue, Message(body=b"x", durable=True, annotations=to_a_queue))
