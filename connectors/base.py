@@ -82,6 +82,8 @@ class Batch(NamedTuple):
     checkpoint: Checkpoint = NO_CHECKPOINT
     skipped: Sequence[Skipped] = ()
     gaps: Sequence[Gap] = ()
+    stays: bool = False
+    """Archived letters that no acknowledgement covers: a whole reading gives them the last positions."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Part(Protocol):
         """Letters that count towards the limit: those delivered, and those that had to stay."""
 
     def batches(self) -> Iterator[Batch]:
-        """Return the letters of this queue; positions count them from 1."""
+        """Return the letters of this queue; positions count them from 1, but for those that stay."""
 
     def acknowledge(self, position: int) -> None:
         """Tell that the letters of this queue up to `position` are durable."""
@@ -205,6 +205,7 @@ class ChainReading:
     def batches(self) -> Iterator[Batch]:
         """Yield one queue after another. Positions go on over the queues."""
         base = seen = 0
+        staying: list[Batch] = []
         complete = not self._unread
         for scan in self._scans:
             if scan.depth == 0:
@@ -217,7 +218,10 @@ class ChainReading:
                 reading = scan.begin(rest)
                 self._open.append((base, reading))
                 for batch in reading.batches():
-                    yield batch._replace(position=base + batch.position)
+                    if batch.stays:
+                        staying.append(batch)
+                    else:
+                        yield batch._replace(position=base + batch.position)
             except OF_ONE_MEMBER as error:
                 if reading is not None:
                     self._give_up(reading, error)
@@ -233,6 +237,7 @@ class ChainReading:
             if self._mode == "copy":
                 reading.close()
                 self._open.pop()
+        yield from _at_the_end(base, staying)
         self.complete = complete
 
     def _give_up(self, reading: Part, error: DlqError) -> None:
@@ -277,6 +282,14 @@ class ChainReading:
             reading.close()
         if self._kept is not None:
             self.notes = [*self.notes, *self._kept()]
+
+
+def _at_the_end(position: int, staying: Sequence[Batch]) -> Iterator[Batch]:
+    """Yield what stays, behind all that is settled and in segments of its own, which never are."""
+    for batch in staying:
+        yield Batch((), position)
+        position += len(batch.records)
+        yield batch._replace(position=position)
 
 
 def _unread_note(queue: str, why: object) -> str:

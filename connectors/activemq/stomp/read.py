@@ -231,15 +231,12 @@ class StompReading(QueueReading[Frame, Frame]):
             yield from self._begin_again()
 
     def finish(self) -> Iterator[Batch]:
-        """Yield what no acknowledgement names is taken now. Letters with an inner NUL come last and in a
-        segment of their own, because it is never settled."""
+        """Yield the letters with an inner NUL. What no acknowledgement names is taken before."""
         if self._acks.has_unnamed():
             yield from self._release()
         if self._held:
-            yield Batch((), self.position)
-            self.position += len(self._held)
             skipped = [self._skip(frame, INNER_NUL) for frame in self._held]
-            yield Batch(self.make(self._held), self.position, skipped=skipped)
+            yield Batch(self.make(self._held), self.position, skipped=skipped, stays=True)
 
     def consume(self) -> None:
         """Consume over one or several consumers."""

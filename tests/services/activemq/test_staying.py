@@ -9,6 +9,7 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on
 from support.brokers.activemq.sending import outgoing, published
 from support.waiting import eventually
 
+from dlq.archive import manifests
 from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.openwire.codec import commands
@@ -132,6 +133,22 @@ def test_a_letter_that_must_stay_stays_among_those_of_amqp_producers(stomp: Plac
     for expected in ([b"a", b"b"], []):
         records, left, _ = place.pull("drain")
         assert ([r.body[-1:] for r in records], len(left)) == (expected, 1)
+
+
+@on_classic
+def test_a_text_with_nul_keeps_no_letter_of_its_pattern_from_being_settled(
+    stomp: Place, tmp_path: Path
+) -> None:
+    nul = letter(1, broker_kind="activemq", properties={"class": "text"}, body=b"nul\0", body_size=4)
+    first, second = f"{stomp.queue}.a", f"{stomp.queue}.b"
+    published(by_openwire(stomp), stomp.queue, outgoing([nul], Target("queue", first)))
+    for queue in (first, second):
+        stomp.send(queue.encode(), queue=queue)
+    store, source = LocalStore(str(tmp_path / "archive")), stomp.request(queue=f"{stomp.queue}.*").source
+    taken = pull(store, stomp.connector, source, PullOptions("drain"))
+    assert (taken.captured, taken.acknowledged, taken.left, taken.skipped) == (3, 2, 1, 1)
+    segments = [(manifest.rows, manifest.settled) for manifest in manifests.list_committed(store)]
+    assert segments == [(2, True), (1, False)]
 
 
 @on_newest_classic

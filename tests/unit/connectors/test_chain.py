@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from support.analyzers.letters import record
 from support.rows import each_row
 
 from dlq.connectors.base import Batch
@@ -22,6 +23,8 @@ class Member:
     at_once: bool = True
     given: int = 0
     """Letters that come before it refuses."""
+    stays: int = 0
+    """Letters that no acknowledgement will cover."""
     topology: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     complete: bool = False
@@ -45,6 +48,8 @@ class Member:
             yield Batch((), self.position)
         if self.refuses:
             raise self.refuses
+        if self.stays:
+            yield Batch([record()] * self.stays, self.position, stays=True)
         self.complete = True
 
     def acknowledge(self, position: int) -> None:
@@ -74,6 +79,16 @@ def test_the_others_are_read_and_the_one_is_named(why: DlqError, at_once: bool) 
     assert not reading.complete
     assert f"not read: bad: {why}" in reading.notes
     assert bad.closed != at_once
+
+
+def test_what_stays_of_one_queue_comes_behind_all_queues_and_keeps_none_from_being_settled() -> None:
+    members = [Member("a", 3, stays=2), Member("m", 0), Member("n", None, stays=1), Member("z", 4)]
+    reading = ChainReading(members, "drain", None)
+    shown = [(batch.position, len(batch.records)) for batch in reading.batches()]
+    assert shown == [(3, 0), (7, 0), (7, 0), (9, 2), (9, 0), (10, 1)]
+    reading.acknowledge(10)
+    assert (reading.settled_position(), reading.complete) == (7, True)
+    assert [member.closed for member in members] == [True, False, True, False]
 
 
 def test_one_that_was_refused_before_is_named_too() -> None:
