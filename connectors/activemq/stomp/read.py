@@ -46,7 +46,7 @@ class Acks:
         self._unnamed: list[tuple[int, bytes]] = []
         """Those of them that are durable, but that no acknowledgement names nor covers yet."""
         self._awaited: tuple[str, int] | None = None
-        self._settled = 0
+        self._settled = self._durable_until = 0
         self.begun = False
 
     def acknowledge(self, position: int) -> bool:
@@ -66,6 +66,7 @@ class Acks:
         ids: list[bytes] = []
         reached = 0
         for place, head in self.owed.take(position):
+            self._durable_until = place
             if _is_unnamed(head, self._link.artemis):
                 self._unnamed.append((place, head))
                 continue
@@ -91,7 +92,7 @@ class Acks:
         """Remove them, once no consumer holds them any more and nothing is pending. Raises BrokerError."""
         if self._unnamed:
             take(self._link, destination, [head for _, head in self._unnamed])
-            self._settled = max(self._settled, self._unnamed[-1][0])
+            self._settled = self._durable_until
             self._unnamed.clear()
 
 

@@ -129,10 +129,12 @@ def test_a_letter_that_must_stay_stays_among_those_of_amqp_producers(stomp: Plac
     stomp.java("ActiveMqAmqp.java", stomp.queue, "a")
     stomp.send_frames([text(stomp.destination(), b"")])
     stomp.java("ActiveMqAmqp.java", stomp.queue, "b")
+    stomp.send(b"c")
     place = stomp.by(jolokia_url=None)
-    for expected in ([b"a", b"b"], []):
-        records, left, _ = place.pull("drain")
+    for expected in ([b"a", b"b", b"c"], []):
+        records, left, reading = place.pull("drain")
         assert ([r.body[-1:] for r in records], len(left)) == (expected, 1)
+        assert reading.settled_position() == len(expected)
 
 
 @on_classic

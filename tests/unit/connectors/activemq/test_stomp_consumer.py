@@ -86,11 +86,14 @@ def test_a_receipt_that_syncs_the_disk_covers_one_letter_alone(
     assert acknowledgements(link) == acks
 
 
-@each_row(("cumulative", "taken"), [(True, [6]), (False, [1, 3, 4, 6])])
+@each_row(("unnamed", "cumulative", "acks", "taken"), [
+    ((1, 3, 4, 6), True, [b"2", b"5 synced"], [6]), ((1, 3, 4, 6), False, [b"2", b"5 synced"], [1, 3, 4, 6]),
+    ((1, 2), False, [b"3", b"4", b"5", b"6 synced"], [1, 2]),
+])  # fmt: skip
 def test_a_letter_that_no_acknowledgement_names_is_covered_by_one_behind_it_or_taken_by_its_id(
-    cumulative: bool, taken: list[int]
+    unnamed: tuple[int, ...], cumulative: bool, acks: list[bytes], taken: list[int]
 ) -> None:
-    link = Connection(6, unnamed=(1, 3, 4, 6))
+    link = Connection(6, unnamed)
     reading = reading_of(link, 6, cumulative)
     read = 0
     for batch in reading.batches():
@@ -98,7 +101,7 @@ def test_a_letter_that_no_acknowledgement_names_is_covered_by_one_behind_it_or_t
         read += len(batch.records)
         reading.acknowledge(batch.position)
     assert (read, reading.complete, reading.settled_position()) == (6, True, 6)
-    assert acknowledgements(link) == [b"2", b"5 synced"]
+    assert acknowledgements(link) == acks
     clauses = [f"(JMSMessageID = 'ID:1:1-{n}' AND JMSTimestamp = {n})" for n in taken]
     assert link.selectors == [" OR ".join(clauses)]
 
