@@ -1,6 +1,6 @@
 """Letters whose content STOMP does not carry: they must not be acknowledged, or their payload is gone.
 
-Classic sends Map, Stream, Object and plain messages with an empty body, like a text that really is empty.
+Classic sends Map, Stream, Object and plain messages with an empty body, like one that really is empty.
 Artemis (2.56.0) reads their bytes as if they were a text: an Object comes empty, a Map empty or beginning
 with a NUL, a Stream as garbage that can look like any text. There the class decides, which management knows.
 """
@@ -32,11 +32,7 @@ INNER_NUL = "a text with NUL: its end is a conclusion, so it is archived and sta
 
 
 _EMPTY_BYTES = re.compile(rb"^content-length:0$", re.MULTILINE)
-"""Of a BytesMessage; a property of any message may be called like it, or end so."""
-
-
-def _is_empty_of_unknown_class(frame: Frame) -> bool:
-    return not frame.body and not _EMPTY_BYTES.search(frame.head)
+"""Of a BytesMessage, or a property of that name of another."""
 
 
 def _is_bytes_of_artemis(frame: Frame) -> bool:
@@ -44,15 +40,20 @@ def _is_bytes_of_artemis(frame: Frame) -> bool:
     return 0 <= frame.head.find(b"\ncontent-length:") < frame.head.find(b"\nmessage-id:")
 
 
-def lossy_on_classic(frame: Frame, include_empty: bool, look_up: _LookUp | None) -> str | None:
-    """Return why this letter must stay where it is, or None."""
-    if not _is_empty_of_unknown_class(frame):
+def lossy_on_classic(frame: Frame, include_empty: bool, look_up: _LookUp) -> str | None:
+    """Return why this letter must stay where it is, or None. Its length is believed where nothing tells the
+    class of an empty body."""
+    if frame.body:
         return None
-    shown = look_up(frame) if look_up else None
+    shown = look_up(frame)
     if shown is None:
-        return None if include_empty else _UNTOLD
-    found = body_class(shown)
-    return None if found == "text" else f"a message of class {found}: STOMP cannot carry its content"
+        return None if include_empty or _EMPTY_BYTES.search(frame.head) else _UNTOLD
+    return _unless_carried(body_class(shown))
+
+
+def _unless_carried(found: str) -> str | None:
+    carried = found in ("text", "bytes")
+    return None if carried else f"a message of class {found}: STOMP cannot carry its content"
 
 
 def lossy_on_artemis(frame: Frame, class_of: _Classes) -> str | None:
@@ -61,8 +62,7 @@ def lossy_on_artemis(frame: Frame, class_of: _Classes) -> str | None:
         return None
     found = class_of(frame)
     if found is not None:
-        carried = found in ("text", "bytes")
-        return None if carried else f"a message of class {found}: STOMP cannot carry its content"
+        return _unless_carried(found)
     if not frame.body:
         return _UNTOLD_ON_ARTEMIS
     return _RUBBISH if _CONTROL.search(frame.body) else None

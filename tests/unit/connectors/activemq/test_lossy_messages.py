@@ -71,8 +71,13 @@ def test_what_several_have_selects_none_of_them_alone() -> None:
     assert identify_messages(messages)[2].name == "message 9"
 
 
-@each_row(("line", "stays"), [
-    ("content-length:0", False), ("content-length:7", True), ("x-content-length:0", True),
+@each_row("line", ["content-length:0", "content-length:7", "x-content-length:0"])
+@each_row(("shown", "include_empty", "stays"), [
+    (None, False, None), (None, True, False), ({"Text": ""}, False, False), ({"BodyLength": 0}, False, False),
+    ({"ContentMap": {}}, True, True), ({}, True, True),
 ])  # fmt: skip
-def test_only_bytes_have_a_length_of_nothing_on_classic(line: str, stays: bool) -> None:
-    assert (lossy_on_classic(letter(1, b"", line), False, None) is not None) is stays
+def test_an_empty_body_is_on_classic_what_its_class_says_and_else_its_length(
+    shown: dict[str, Any] | None, include_empty: bool, stays: bool | None, line: str
+) -> None:
+    why = lossy_on_classic(letter(1, b"", line), include_empty, lambda _frame: shown)
+    assert (why is not None) is (line != "content-length:0" if stays is None else stays)
