@@ -121,7 +121,7 @@ class Management:
     def messages(self, queue: str, selector: str) -> list[dict[str, Any]] | None:
         """Return what is listed of the messages that a selector means, without bodies: of those among the
         first 200 of the queue that are not in flight. None where the user may not ask."""
-        told = _in_text(self.operate("listMessagesAsJSON", selector, of=f"queue.{queue}"))
+        told = _in_text(self.operate("listMessagesAsJSON", selector, of=_resource_of(queue)))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
 
     def count_prepared(self) -> int:
@@ -131,7 +131,7 @@ class Management:
 
     def copy(self, queue: str, message_id: int, target: str) -> bool:
         """Copy one message to another queue; False where it is not there, or the user may not."""
-        return self.operate("copyMessage", message_id, target, of=f"queue.{queue}") is True
+        return self.operate("copyMessage", message_id, target, of=_resource_of(queue)) is True
 
     def empty(self, queue: str) -> None:
         """Remove all that is in a queue of our own."""
@@ -209,7 +209,7 @@ class Management:
     def delivered_classes(self, queue: str) -> dict[int, Any] | None:
         """Message id -> number of its class (`Message.getType`) for all that consumers hold unacknowledged;
         None when the user may not ask. Of an AMQP message the number may be a property of its producer's."""
-        told = self.operate("listDeliveringMessagesAsJSON", of=f"queue.{queue}")
+        told = self.operate("listDeliveringMessagesAsJSON", of=_resource_of(queue))
         found: dict[int, Any] = {}
 
         def keep(pairs: list[tuple[str, Any]]) -> None:
@@ -286,6 +286,11 @@ class Management:
                 self._send(self._link, [_operation(_BROKER, "destroyQueue", self._reply, True, True)])
             self._link.close()
             self._link = None
+
+
+def _resource_of(queue: str) -> str:
+    """Return what management calls a queue, which may be named in full."""
+    return f"queue.{queue.rpartition('::')[2]}"
 
 
 def _attribute(resource: str, name: str) -> _Question:

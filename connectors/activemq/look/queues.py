@@ -50,11 +50,17 @@ class Queues:
                     f"{queue!r} is a pattern, and {place} gives no list of queues; set jolokia_url"
                 )
             return [queue]
-        pattern = pattern_of(queue)
-        found = sorted(name for name in names if pattern.fullmatch(name))
-        if not found and "::" not in queue:
+        address, full, own = queue.rpartition("::") if self.artemis else ("", "", queue)
+        pattern = pattern_of(own)
+        found = sorted(name for name in names if pattern.fullmatch(name) and self._is_at(address, name))
+        if not found:  # a subscription to a name in full would make the queue
             raise NotFound(f"{self._broker.name} has no queue {queue!r}")
-        return found or [queue]
+        return [f"{address}{full}{name}" for name in found]
+
+    def _is_at(self, address: str, queue: str) -> bool:
+        """Return whether a queue is at this address, as far as that is told; none is named by ""."""
+        facts = self.facts(queue) if address else None
+        return facts is None or facts.facts.get("Address") in (None, address)
 
     def names(self) -> list[str] | None:
         """Return all queues; None when the broker cannot be asked."""

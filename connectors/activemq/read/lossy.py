@@ -88,7 +88,7 @@ class ArtemisClasses:
     def __init__(self, management: Management, queue: str, of_amqp: bool = True) -> None:
         """`of_amqp`: whether there may be any of AMQP."""
         self._of_amqp = of_amqp
-        self._management, self._queue = management, queue.rpartition("::")[2]
+        self._management, self._queue = management, queue
         self._told: dict[int, Any] | None = {}
 
     def __call__(self, frame: Frame) -> str | None:

@@ -27,6 +27,7 @@ from support.waiting import PATIENCE, eventually
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.amqp10.codec import message
 from dlq.connectors.base import Outgoing, Target
+from dlq.core.errors import NotFound
 from dlq.core.record import Record
 
 pytestmark = [pytest.mark.activemq, on_artemis]
@@ -176,6 +177,22 @@ def test_copies_of_one_message_in_two_subscriptions_are_asked_for_each_by_itself
     eventually(lambda: stomp.depth("DLQ") == before + 2)
     records, left, _ = stomp.pull("drain", "DLQ")
     assert ([record.headers.get("_AMQ_ORIG_QUEUE") for record in records], left) == (subscriptions, [])
+
+
+def test_a_queue_that_is_named_in_full_is_read_by_stomp_alone_and_none_is_made(stomp: Place) -> None:
+    name, address = f"{stomp.queue}.own", f"{stomp.queue}.address"
+    full = f"{address}::{name}"
+    stomp.make_queue(name, address)
+    with connected(stomp) as connection:
+        connection.create_sender(full).send(Message(body=b"x", inferred=True, durable=True, id="one"))
+    for wrong in (f"{full}s", f"{stomp.queue}::{name}", f"{stomp.queue}::{stomp.queue}.*"):
+        with pytest.raises(NotFound, match="no queue"):
+            stomp.pull("drain", wrong)
+    for queue, bodies in ((f"{address}::{stomp.queue}.*", [b"x"]), (full, [])):
+        records, left, reading = stomp.pull("drain", queue)
+        assert [(r.dead_letter_queue, r.body) for r in records] == [(full, body) for body in bodies]
+        assert (left, reading.complete, reading.snapshot) == ([], True, len(bodies))
+    assert [one for one in Management(stomp.settings).queues() or [] if stomp.queue in one] == [name]
 
 
 def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: Place, stomp: Place) -> None:
