@@ -125,7 +125,8 @@ def _find_whole(kept: Mapping[str, int], segments: Mapping[str, Manifest]) -> Ma
 
 
 def _stems(manifest: Manifest) -> Iterable[str]:
-    return (manifest.stem, *manifest.replaces)
+    """Return where the letters of a segment lay. Of what it replaces, some may be gone that were counted."""
+    return (manifest.stem, *(() if manifest.purged else manifest.replaces))
 
 
 def _sql_list(names: Iterable[str]) -> str:

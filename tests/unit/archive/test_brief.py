@@ -38,14 +38,17 @@ def _failing(number: int, source: str = "orders") -> Record:
 
 @pytest.fixture
 def store(store: LocalStore) -> LocalStore:
-    """Classified: p-0, p-1 and p-2 of orders, and q-0, which came by a file. Then p-1 and p-2 were written
-    again as one, retention removed two letters of p-0, and r-0 was pulled."""
-    for stem, numbers in {"p-0": range(1, 9), "p-1": range(9, 12), "p-2": range(12, 15)}.items():
+    """Classified: p-0, p-1, p-2 and s-0 of orders, and q-0, which came by a file. Then p-1 and p-2 were
+    written again as one, retention removed two letters of p-0, and r-0 was pulled; and s-1, as many letters
+    as retention removed of s-0, when it wrote both as one."""
+    known = {"p-0": range(1, 9), "p-1": range(9, 12), "p-2": range(12, 15), "s-0": range(50, 52)}
+    for stem, numbers in known.items():
         write_segment(store, stem, [_failing(n) for n in numbers])
     write_segment(store, "q-0", [_failing(n, "file") for n in (1, 2, 30)])
     analyze(store, parse({}, {}), engine="plain")
     _write_again(store, "p-3", [_failing(n) for n in range(9, 15)], ("p-1", "p-2"))
     _write_again(store, "p-4", [_failing(n) for n in range(3, 9)], ("p-0",), purged=2)
+    _write_again(store, "s-2", [_failing(n) for n in (51, 52)], ("s-0", "s-1"), purged=1)
     write_segment(store, "r-0", [_failing(n) for n in (40, 41)])
     return store
 
@@ -82,7 +85,7 @@ def test_letters_in_brief_are_the_letters(store: LocalStore) -> None:
     whole = look.execute(f"SELECT {_COLUMNS} FROM letters {ordered}").fetchall()
 
     assert look.execute(f"SELECT {_COLUMNS} FROM _brief {ordered}").fetchall() == whole
-    assert len(whole) == 17
+    assert len(whole) == 19
 
 
 def test_sums_are_those_of_all_letters(store: LocalStore) -> None:
