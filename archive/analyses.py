@@ -5,14 +5,13 @@ The schemas are the contract between the Spark jobs that write and the views and
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import FORMAT_VERSION, SEGMENT
 from dlq.archive.storage import parquet
@@ -312,10 +311,9 @@ def table(store: Store, name: str, schema: pa.Schema) -> pa.Table:
         raise Damaged(str(error)) from error
 
 
-def unread(store: Store) -> list[Manifest]:
-    """Return the segments with letters that the latest analysis has not read, nor had been read before they
-    were compacted."""
+def unread(store: Store, committed: Iterable[Manifest]) -> list[Manifest]:
+    """Return those of these segments with letters that the latest analysis has not read, nor had been read
+    before they were compacted."""
     last = latest(store)
     read = set(last.segments) if last else set()
-    every = manifests.list_committed(store)
-    return [m for m in every if m.rows and m.stem not in read and read.isdisjoint(m.replaces)]
+    return [m for m in committed if m.rows and m.stem not in read and read.isdisjoint(m.replaces)]

@@ -9,7 +9,7 @@ the same bytes gets an id of its own instead of a removed letter's, and of its e
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -45,24 +45,31 @@ def size_of(store: Store, manifest: Manifest) -> int:
 
 
 def groups(
-    store: Store, committed: Sequence[Manifest], removals: _Removals, compact: bool
+    store: Store,
+    committed: Sequence[Manifest],
+    removals: _Removals,
+    compact: bool,
+    unread: Collection[str],
 ) -> list[list[Manifest]]:
-    """Return which segments of one source to write again, each group as one segment."""
+    """Return which segments of one source to write again, each group as one segment. `unread`: the stems of
+    those that the latest analysis has not read."""
     alone = [[manifest] for manifest in committed if manifest.stem in removals]
     if not compact:
         return alone
     small = [m for m in committed if m.rows < _ROWS // 2 and size_of(store, m) < _BYTES // 2]
-    merged = [group for kind in _kinds(small) for group in _fill_groups(store, kind)]
+    merged = [group for kind in _kinds(small, unread) for group in _fill_groups(store, kind)]
     together = {manifest.stem for group in merged for manifest in group}
     return merged + [group for group in alone if group[0].stem not in together]
 
 
-def _kinds(small: Sequence[Manifest]) -> Iterator[list[Manifest]]:
-    """Group segments of one mode and broker, and equally settled: these say what a pull may conclude, and
-    where a replay goes."""
-    for mode, settled, broker in sorted({(m.mode, m.settled, m.broker) for m in small}):
-        kind = [m for m in small if (m.mode, m.settled, m.broker) == (mode, settled, broker)]
-        yield sorted(kind, key=lambda manifest: manifest.created_at)
+def _kinds(small: Sequence[Manifest], unread: Collection[str]) -> Iterator[list[Manifest]]:
+    """Group segments of one mode and broker, equally settled and read: these say what a pull may conclude,
+    where a replay goes, and which letters no analysis has classified."""
+    kinds: dict[tuple[object, ...], list[Manifest]] = {}
+    for manifest in sorted(small, key=lambda manifest: manifest.created_at):
+        kind = (manifest.mode, manifest.settled, manifest.broker, manifest.stem in unread)
+        kinds.setdefault(kind, []).append(manifest)
+    yield from kinds.values()
 
 
 def _fill_groups(store: Store, kind: Sequence[Manifest]) -> Iterator[list[Manifest]]:

@@ -138,9 +138,10 @@ def _find_work(
     store: Store, committed: Sequence[Manifest], rules: Retain, replays: pa.Table | None, compact: bool
 ) -> Work:
     choice = choose(store, committed, rules, replays, now())
+    unread = {manifest.stem for manifest in analyses.unread(store, committed)}
     groups = {
         source: compaction.groups(
-            store, [m for m in committed if m.source == source], choice.removals, compact
+            store, [m for m in committed if m.source == source], choice.removals, compact, unread
         )
         for source in sorted({manifest.source for manifest in committed})
     }

@@ -108,9 +108,10 @@ def _make_audit(said: "Iterable[Event]") -> "pa.Table":
 
 def count_not_classified(workspace: Workspace) -> int:
     """Return how many letters no analysis has classified yet."""
-    from dlq.archive import analyses
+    from dlq.archive import analyses, manifests
 
-    return sum(manifest.rows for manifest in analyses.unread(workspace.store))
+    committed = manifests.list_committed(workspace.store)
+    return sum(manifest.rows for manifest in analyses.unread(workspace.store, committed))
 
 
 def _tell_subject(event: "Event") -> str:

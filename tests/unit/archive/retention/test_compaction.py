@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from support.retaining import Shop
 
-from dlq.archive import housekeeping, manifests, segments, user_sql, views
+from dlq.analyzers.analysis import analyze
+from dlq.archive import analyses, housekeeping, manifests, segments, user_sql, views
 from dlq.archive.manifests import Manifest
 from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ArchiveError, Busy
+from dlq.core.settings import Settings
 
 
 def test_many_small_segments_become_one_with_the_same_letters(shop: Shop) -> None:
@@ -21,6 +23,15 @@ def test_many_small_segments_become_one_with_the_same_letters(shop: Shop) -> Non
     assert (one.settled, one.rows, len(shop.files), len(shop.store.list("manifests/"))) == (True, 12, 1, 1)
     assert shop.books.balanced
     assert shop.look(compact=True).groups == {"orders": []}
+
+
+def test_segments_that_no_analysis_has_read_are_not_mixed_with_others(shop: Shop) -> None:
+    shop.runs(("a",), ("b",))
+    analyze(shop.store, Settings(), engine="plain")
+    shop.runs(("c",), ("d", "e"))
+    shop.retain(compact=True)
+    assert [one.rows for one in shop.committed] == [2, 3]
+    assert [one.rows for one in analyses.unread(shop.store, shop.committed)] == [3]
 
 
 def test_the_checkpoint_of_a_drain_outlives_compaction(shop: Shop) -> None:
