@@ -11,6 +11,7 @@ the same bytes gets an id of its own instead of a removed letter's, and of its e
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import add, gt, lt
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,9 +27,8 @@ from dlq.core.errors import ArchiveError
 from dlq.core.identity import digest_of_ids
 from dlq.core.record import Record
 
-_ROWS = 100_000
-_BYTES = 32 * 2**20
-"""A compacted segment has about so many letters, or stored bytes, at most."""
+_LARGEST = (100_000, 32 * 2**20, 1_000_000)
+"""A compacted segment has about so many letters, stored bytes, or ids of removed letters, at most."""
 _ROW_GROUP_ROWS = 10_000
 _ROW_GROUP_BYTES = 32 * 2**20
 
@@ -56,7 +56,7 @@ def groups(
     alone = [[manifest] for manifest in committed if manifest.stem in removals]
     if not compact:
         return alone
-    small = [m for m in committed if m.rows < _ROWS // 2 and size_of(store, m) < _BYTES // 2]
+    small = [m for m in committed if all(map(lt, _measure(store, m), (most // 2 for most in _LARGEST)))]
     merged = [group for kind in _kinds(small, unread) for group in _fill_groups(store, kind)]
     together = {manifest.stem for group in merged for manifest in group}
     return merged + [group for group in alone if group[0].stem not in together]
@@ -72,16 +72,21 @@ def _kinds(small: Sequence[Manifest], unread: Collection[str]) -> Iterator[list[
     yield from kinds.values()
 
 
+def _measure(store: Store, manifest: Manifest) -> tuple[int, ...]:
+    """Return what a segment has of each that `_LARGEST` bounds."""
+    return (manifest.rows, size_of(store, manifest), manifest.purged)
+
+
 def _fill_groups(store: Store, kind: Sequence[Manifest]) -> Iterator[list[Manifest]]:
     group: list[Manifest] = []
-    rows = size = 0
+    total = nothing = (0,) * len(_LARGEST)
     for manifest in kind:
-        bytes_ = size_of(store, manifest)
-        if group and (rows + manifest.rows > _ROWS or size + bytes_ > _BYTES):
+        measure = _measure(store, manifest)
+        if any(map(gt, map(add, total, measure), _LARGEST)):
             yield from [group] if len(group) > 1 else []
-            group, rows, size = [], 0, 0
+            group, total = [], nothing
         group.append(manifest)
-        rows, size = rows + manifest.rows, size + bytes_
+        total = tuple(map(add, total, measure))
     if len(group) > 1:
         yield group
 

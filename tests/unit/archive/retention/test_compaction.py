@@ -1,6 +1,7 @@
 """Compaction: segments are written again, and every letter stays what it was, whatever crashes."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,15 @@ def test_segments_that_no_analysis_has_read_are_not_mixed_with_others(shop: Shop
     shop.retain(compact=True)
     assert [one.rows for one in shop.committed] == [2, 3]
     assert [one.rows for one in analyses.unread(shop.store, shop.committed)] == [3]
+
+
+def test_segments_of_which_many_letters_were_removed_stay_apart(shop: Shop) -> None:
+    """No command reads an archive where a manifest names more of them than its bound."""
+    for number, purged in enumerate((400_000, 5_000_000, 450_000, 499_999, 400_000)):
+        made = segments.commit(shop.store, "orders", "20261121T000000-abcd", number, "drain", [], {})
+        manifests.write(shop.store, replace(made, purged=purged))
+    (groups,) = shop.look(compact=True).groups.values()
+    assert [[one.purged for one in group] for group in groups] == [[400_000, 450_000], [499_999, 400_000]]
 
 
 def test_the_checkpoint_of_a_drain_outlives_compaction(shop: Shop) -> None:
