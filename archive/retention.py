@@ -1,7 +1,7 @@
 """Which letters may leave the archive: by age, by what became of them, and by the archive's size.
 
-Never a letter whose replay is planned, under way, in doubt or held, and never one of a segment that is
-not settled: its broker may still deliver it again. What a copy has left in its queue is not settled.
+Never a letter whose replay has begun and is not over (`_OPEN`), and never one of a segment that is not
+settled: its broker may still deliver it again. What a copy has left in its queue is not settled.
 """
 
 from collections.abc import Mapping, Sequence

@@ -21,8 +21,9 @@ def retain(
 ) -> int:
     """Remove old replayed letters and analyses; a dry run by default.
 
-    It never removes letters with a replay that is planned, under way, in doubt or held, nor letters that
-    their broker may still deliver (copied, or from a pull that is not settled). Verdicts, plans and the
+    It never removes letters with a replay that has begun and is not over (under way, given back unsent, in
+    doubt or held), nor letters that their broker may still deliver (copied, or from a pull that is not
+    settled). A plan alone keeps no letter: one whose letters were removed is refused. Verdicts and the
     ledger stay valid.
 
     Example: dlq retain --compact && dlq retain --compact --apply

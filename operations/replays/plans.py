@@ -293,8 +293,8 @@ def why_not_apply(workspace: Workspace, plan: str) -> DlqError | None:
     """Return what an apply of this plan would be refused for now, before a broker is asked; None: nothing."""
     try:
         with ledger.opened_if_any(workspace.settings.ledger, workspace.store) as book:
-            header = check_plan(workspace.store, workspace.settings, plan, book).header
-        Loader(workspace.store).check(header.segments, plan)
+            checked = check_plan(workspace.store, workspace.settings, plan, book)
+            Loader(workspace.store).check(checked.header, checked.letters(), book)
         holder = workspace.store.holder(f"plan-{plan}")
         return Busy(f"plan-{plan} is locked by {holder}") if holder else None
     except DlqError as error:

@@ -127,7 +127,7 @@ def applying(
     checked = check_plan(store, settings, plan, ledger)
     header = checked.header
     loader = Loader(store, lean=header.edits is None, hashes=bool(header.files))
-    loader.check(header.segments, plan)
+    loader.check(header, checked.letters(), ledger)
     changes = edits.load(store, header)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
     bounds = Bounds(store, checked, ledger)

@@ -1,6 +1,6 @@
 """The records that a plan names, read segment by segment, only the columns that sending needs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +13,11 @@ from dlq.archive.storage.store import Store
 from dlq.core.brokers import plugin_of
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import Record
+from dlq.replay.dismissals import find_dismissed
+from dlq.replay.ledger.contract import Ledger
 from dlq.replay.plans.content import ALWAYS_SENT, SENT_COLUMNS
-from dlq.replay.plans.letters import Located
+from dlq.replay.plans.letters import Letter, Located
+from dlq.replay.plans.planfile import Header
 
 PLANNED_COLUMNS = (*SENT_COLUMNS, "body_sha256")
 """What a plan looks at."""
@@ -42,16 +45,19 @@ class Loader:
         self._rewritten = set(self._manifests)
         self._manifests |= {manifest.stem: manifest for manifest in committed}
 
-    def check(self, segments: Mapping[str, str], plan: str) -> None:
-        """Check that the archive still holds what the plan was made from; raises UsageError before anything
-        is sent."""
-        stem = self._find_changed(segments)
+    def check(self, header: Header, letters: Iterable[Letter], ledger: Ledger | None) -> None:
+        """Check that the archive still holds what the plan was made from, and those of its `letters` that may
+        still be sent; raises UsageError before anything is sent."""
+        stem = self._find_changed(header.segments)
         if stem is not None:
             self._look()  # `dlq retain` may have written it again meanwhile
-            stem = self._find_changed(segments)
+            stem = self._find_changed(header.segments)
+        if stem is None:
+            unsent = _find_unsent(self._find_removed(header.segments, letters), header, ledger)
+            stem = next((letter.segment for letter in unsent), None)
         if stem is not None:
             raise UsageError(
-                f"plan {plan} names letters of segment {stem}, which is no longer in the archive "
+                f"plan {header.plan} names letters of segment {stem}, which is no longer in the archive "
                 "as it was; make a new plan with `dlq replay plan`"
             )
 
@@ -63,6 +69,16 @@ class Loader:
             if manifest is None or changed or not self._is_there(manifest):
                 return stem
         return None
+
+    def _find_removed(self, planned: Collection[str], letters: Iterable[Letter]) -> list[Letter]:
+        """Find those of these letters that retention has removed since they were planned from segments."""
+        held = {stem: self._manifests[stem] for stem in self._rewritten.intersection(planned)}
+        thinned = {stem: manifest for stem, manifest in held.items() if manifest.purged}
+        left = [letter for letter in letters if letter.segment in thinned] if thinned else []
+        ids, removed = {letter.record_id for letter in left}, set[str]()
+        for manifest in {manifest.stem: manifest for manifest in thinned.values()}.values():
+            removed |= ids.intersection(segments.purged_ids(self._store, manifest).to_pylist())
+        return [letter for letter in left if letter.record_id in removed]
 
     def sources(self, segments: Iterable[str]) -> list[str]:
         """Return the sources that these segments were captured from."""
@@ -136,6 +152,16 @@ class Loader:
         except UsageError:
             return False
         return True
+
+
+def _find_unsent(letters: Sequence[Letter], header: Header, ledger: Ledger | None) -> Iterator[Letter]:
+    """Yield those of a plan's letters that an apply would send."""
+    keys, ids = [letter.key for letter in letters], [letter.record_id for letter in letters]
+    known = ledger.states(keys, header.plan, header.made_at) if ledger else {}
+    closed = find_dismissed(ledger, ids) if ledger else ()
+    for letter in letters:
+        if known.get(letter.key, "planned") == "planned" and letter.record_id not in closed:
+            yield letter
 
 
 def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:

@@ -224,9 +224,9 @@ def copies_of(
     marks. Raises UsageError for what is not what was planned."""
     header = checked.header
     loader = Loader(store, lean=header.edits is None)
-    loader.check(header.segments, header.plan)
-    changes = edits.load(store, header)
     letters = [one for one in checked.letters() if one.record_id in chosen]
+    loader.check(header, letters, None)
+    changes = edits.load(store, header)
     copies = []
     for letter, record in zip(letters, loader.records(letters), strict=True):
         planned = edits.planned_outgoing(letter, record, changes, header.keep_headers)

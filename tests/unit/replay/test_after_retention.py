@@ -3,10 +3,11 @@
 import pytest
 from support.replaying import Replaying, fill
 
-from dlq.archive import housekeeping, manifests
+from dlq.archive import compaction, housekeeping, manifests
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Retain
 from dlq.replay import ledger as ledgers
+from dlq.replay.dismissals import dismiss
 from dlq.replay.plans import planfile
 from dlq.replay.plans.plan import _Planner
 from dlq.replay.plans.planfile import letters
@@ -53,7 +54,7 @@ def test_compaction_in_the_middle_of_an_apply_is_not_noticed(replay: Replaying, 
     retain(replay)
     assert [*first, *loader.records(planned[3:])] == before
     assert [record.record_id for record in before] == [one.record_id for one in planned]
-    loader.check(planfile.load(replay.store, plan).segments, plan)
+    loader.check(planfile.load(replay.store, plan), planned, replay.ledger)
 
 
 def test_compaction_while_a_plan_is_made_leaves_it_all_that_it_was_made_of(
@@ -74,23 +75,29 @@ def test_compaction_while_a_plan_is_made_leaves_it_all_that_it_was_made_of(
     assert Loader(replay.store).sources(header.segments) == ["orders"]
 
 
-def test_a_plan_whose_letters_were_removed_says_so(replay: Replaying, plan: str) -> None:
+@pytest.mark.parametrize("too_much", [1, None])
+def test_a_plan_of_which_letters_were_removed_says_so_and_sends_none(
+    replay: Replaying, plan: str, too_much: int | None
+) -> None:
     settle(replay)
-    retain(replay, EVERYTHING)
+    size = sum(compaction.size_of(replay.store, one) for one in manifests.list_committed(replay.store))
+    retain(replay, Retain(max_size=f"{size - (too_much or size)}B", states=("waiting",)))
     with pytest.raises(UsageError, match="make a new plan"):
         replay.apply(plan)
     assert replay.queue.arrived() == []
 
 
-def test_a_letter_that_was_removed_is_named(replay: Replaying, plan: str) -> None:
+def test_a_plan_outlives_the_removal_of_letters_that_are_over(replay: Replaying, plan: str) -> None:
     settle(replay)
     planned = list(letters(replay.store, plan))
     some = replay.plan(any_advice=True, where=condition_of_ids(one.record_id for one in planned[:4]))
     replay.apply(some)
-    retain(replay, Retain(max_size="0B"))
-    assert Loader(replay.store).records(planned[4:])
+    dismiss(replay.ledger, [planned[4].record_id], "of no use")
+    retain(replay, Retain(max_size="0B", states=("replayed", "dismissed")))
     with pytest.raises(ArchiveError, match=planned[0].record_id):
         Loader(replay.store).records(planned[:1])
+    replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 9, "dismissed": 1}
 
 
 def test_what_is_in_doubt_is_still_there_to_be_reconciled(replay: Replaying, plan: str) -> None:
