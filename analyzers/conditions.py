@@ -6,7 +6,7 @@ made of what was looked at and of nothing else. In each engine's words it means 
 """
 
 import re
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from dlq.core.errors import ConfigError, UsageError
@@ -30,18 +30,20 @@ FUNCTIONS = {
     "exists": "Exists", "floor": "Floor", "get_json_object": "JSONExtractScalar", "greatest": "Greatest",
     "instr": "StrPosition", "least": "Least", "left": "Left", "length": "Length", "lower": "Lower",
     "map_keys": "MapKeys", "now": "Anonymous", "nullif": "Nullif", "replace": "Replace", "right": "Right",
-    "rlike": "RegexpLike", "round": "Round", "size": "ArraySize", "split": "Split",
+    "rlike": "RegexpLike", "round": "Round", "size": "ArraySize", "split": "RegexpSplit",
     "startswith": "StartsWith", "substring": "Substring", "trim": "Trim", "upper": "Upper",
 }  # fmt: skip
 """Functions that a condition may use -> the parser's name."""
 _MAY = _WORDS | {kind for kind in FUNCTIONS.values() if kind != "Anonymous"}
-_OF_OTHERS = (_MAY | {"Decode", "Try"}) - {"Replace"}
+_OF_OTHERS = (_MAY | {"Decode", "Split", "Try"}) - {"Replace"}
 """What others than the archive's owner may use in a condition: bodies as texts, too, and nothing that makes
 long texts of short ones."""
 
 
 _OF_TIME = re.compile(r"\b(?:now|today|yesterday|tomorrow|current_\w+)\b", re.IGNORECASE)
 """As functions, or as texts that become times."""
+_ODD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
+"""In a pattern of `like`."""
 _SUBSTITUTED = "${"
 """Spark puts what the environment and its configuration say in the place of `${...}`, in literals, too."""
 
@@ -93,26 +95,38 @@ def asks_for_time(rule: Rule) -> bool:
 
 
 def _rewritten(rule: Rule, dialect: str) -> str:
-    from sqlglot import exp, parse_one
+    from sqlglot import parse_one
 
     parsed = parse_one(rule.where, dialect="spark")
     for node in parsed.walk():
-        of_list = isinstance(node, exp.Lambda) and isinstance(node.parent, exp.Exists)
-        if of_list and not _is_true_or_false(node):
-            raise ConfigError(
-                f"rule {rule.name!r}: {node.sql(dialect='spark')[:80]} is no condition"
-                "; write one that is true or false"
-            )
-        if not _is_known(node) or (isinstance(node, exp.Identifier) and _SUBSTITUTED in node.name):
-            used = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="spark")
-            raise ConfigError(
-                f"rule {rule.name!r}: where uses {used[:80]}; a rule may use comparisons, columns and "
-                f"{', '.join(FUNCTIONS)}"
-                "; use those"
-            )
+        _check_part(rule, node)
     if dialect == "spark":
         return parsed.sql(dialect=dialect, comments=False).replace(_SUBSTITUTED, "\\u0024{")
-    return parsed.transform(_without_exists).sql(dialect=dialect, comments=False)
+    return _in_duckdb(parsed).sql(dialect=dialect, comments=False)
+
+
+def _check_part(rule: Rule, node: "exp.Expr") -> None:
+    from sqlglot import exp
+
+    of_list = isinstance(node, exp.Lambda) and isinstance(node.parent, exp.Exists)
+    if of_list and not _is_true_or_false(node):
+        raise ConfigError(
+            f"rule {rule.name!r}: {node.sql(dialect='spark')[:80]} is no condition"
+            "; write one that is true or false"
+        )
+    is_like = isinstance(node, (exp.Like, exp.ILike)) and not isinstance(node.parent, exp.Escape)
+    if is_like and _ODD_ESCAPE.search(node.expression.name):
+        raise ConfigError(
+            f"rule {rule.name!r}: a backslash in {node.sql(dialect='spark')[:80]} stands before neither %, _ "
+            "nor another one; double it"
+        )
+    if not _is_known(node) or (isinstance(node, exp.Identifier) and _SUBSTITUTED in node.name):
+        used = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="spark")
+        raise ConfigError(
+            f"rule {rule.name!r}: where uses {used[:80]}; a rule may use comparisons, columns and "
+            f"{', '.join(FUNCTIONS)}"
+            "; use those"
+        )
 
 
 def parts_of(rule: Rule) -> "Iterator[tuple[str, str, list[str]]]":
@@ -124,7 +138,7 @@ def parts_of(rule: Rule) -> "Iterator[tuple[str, str, list[str]]]":
     for node in parse_one(rule.where, dialect="spark").walk():
         if node.find_ancestor(exp.Lambda) is None:
             for use, parts in _uses(node):
-                made = [part.copy().transform(_without_exists) for part in parts if part is not None]
+                made = [_in_duckdb(part.copy()) for part in parts if part is not None]
                 yield use, node.sql(dialect="spark"), [part.sql(dialect="duckdb") for part in made]
 
 
@@ -147,8 +161,10 @@ def _uses(node: "exp.Expr") -> "Iterator[tuple[str, list[exp.Expr]]]":
         yield "text", [node.this]
     elif isinstance(node, exp.Bracket):
         yield "nested", [node.this]
-    elif isinstance(node, exp.Cast) and node.to.is_type("date", "timestamp"):
-        yield "time", [node.this]
+    elif isinstance(node, exp.Cast):
+        kinds = exp.DataType
+        to = {"time": ("date", "timestamp"), "number": kinds.NUMERIC_TYPES, "plain": kinds.TEXT_TYPES}
+        yield from ((use, [node.this]) for use, types in to.items() if node.to.is_type(*types))
 
 
 def _is_true_or_false(of: "exp.Expr") -> bool:
@@ -158,11 +174,84 @@ def _is_true_or_false(of: "exp.Expr") -> bool:
     return isinstance(of.this.unnest(), (exp.Predicate, exp.Connector, exp.Not, exp.Boolean, *functions))
 
 
-def _without_exists(node: "exp.Expression") -> "exp.Expression":
-    """`exists(list, x -> ...)` in words that every engine has."""
+def _in_duckdb(parsed: "exp.Expr") -> "exp.Expr":
+    """Write a condition of Spark's so that it means the same in DuckDB, its innermost parts first."""
     from sqlglot import exp
 
-    if not isinstance(node, exp.Exists):
+    whole = exp.Paren(this=parsed)
+    for node in reversed([*parsed.walk()]):
+        if rewrite := _IN_DUCKDB.get(type(node).__name__):
+            node.replace(rewrite(node))
+    made: exp.Expr = whole.this
+    return made
+
+
+def _guard(node: "exp.Expr") -> "exp.Expr":
+    """Spark has null where DuckDB raises: for a text that is no number, no time, or no JSON."""
+    from sqlglot import exp
+
+    return exp.Try(this=node.copy())
+
+
+def _rewrite_exists(node: "exp.Expr") -> "exp.Expr":
+    """`exists(list, x -> ...)`: null where it is true of no element, and null of some."""
+    from sqlglot import exp
+
+    holds, unknown = node.expression, node.expression.copy()
+    unknown.set("this", exp.Is(this=exp.Paren(this=unknown.this), expression=exp.Null()))
+    found, doubtful = (
+        exp.GT(
+            this=exp.ArraySize(this=exp.ArrayFilter(this=node.this.copy(), expression=which)),
+            expression=exp.Literal.number(0),
+        )
+        for which in (holds, unknown)
+    )
+    return exp.Paren(this=exp.or_(found, exp.Nullif(this=doubtful, expression=exp.true())))
+
+
+def _add_escape(node: "exp.Expr") -> "exp.Expr":
+    from sqlglot import exp
+
+    if isinstance(node.parent, exp.Escape):
         return node
-    fulfilling = exp.ArrayFilter(this=node.this, expression=node.expression)
-    return exp.GT(this=exp.ArraySize(this=fulfilling), expression=exp.Literal.number(0))
+    return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+
+
+def _bound_lengths(node: "exp.Expr") -> "exp.Expr":
+    """Spark takes a length below 0 for 0, and the start 0 for 1."""
+    from sqlglot import exp
+
+    made = node.copy()
+    for name, strange, meant in (("start", exp.EQ, 1), ("length", exp.LT, 0), ("expression", exp.LT, 0)):
+        if number := made.args.get(name):
+            is_strange = strange(this=number.copy(), expression=exp.Literal.number(0))
+            made.set(name, exp.case().when(is_strange, exp.Literal.number(meant)).else_(number.copy()))
+    return made
+
+
+def _rewrite_cast(node: "exp.Expr") -> "exp.Expr":
+    """Spark cuts fractions off, reads whole numbers in one notation, and has another `decimal`."""
+    from sqlglot import exp
+
+    value, to = node.this.copy(), node.args["to"]
+    if to.is_type(*exp.DataType.INTEGER_TYPES):
+        words = exp.cast(value, "text"), exp.Literal.string(_WHOLE), exp.Literal.number(1)
+        value = exp.Anonymous(this="regexp_extract", expressions=words)
+    elif to.is_type("decimal") and not to.expressions:
+        to = exp.DataType.build("decimal(10, 0)")
+    return exp.TryCast(this=value, to=to.copy())
+
+
+_WHOLE = r"^\s*([+-]?[0-9]+)(\.[0-9]*)?\s*$"
+_IN_DUCKDB: Mapping[str, Callable[["exp.Expr"], "exp.Expr"]] = {
+    "Exists": _rewrite_exists,
+    **dict.fromkeys(("Like", "ILike"), _add_escape),
+    **dict.fromkeys(("Left", "Right", "Substring"), _bound_lengths),
+    **dict.fromkeys(("Cast", "TryCast"), _rewrite_cast),
+    **dict.fromkeys(
+        ("EQ", "NEQ", "GT", "GTE", "LT", "LTE", "NullSafeEQ", "NullSafeNEQ", "In", "Between", "Mod",
+         "JSONExtractScalar"),
+        _guard,
+    ),
+}  # fmt: skip
+"""What means something else in DuckDB, by the parser's names -> how it is written anew."""

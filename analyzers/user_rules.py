@@ -64,14 +64,17 @@ def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) 
         where = condition(rule, "duckdb")
         told = f"rule {rule.name!r}: where = {rule.where!r} is no condition over a record's columns: "
         try:
-            kind = connection.sql(_query(connection, f"({where})")).types[-1]
+            found = connection.sql(_query(connection, f"({where})"))
+            found.fetchall()  # what no pattern is shows only now
         except duckdb.Error as error:
             reason = next(line for line in (*str(error).splitlines(), "no reason given") if line.strip())
             raise ConfigError(f"{told}{reason}; correct it") from error
-        if kind != "BOOLEAN":
-            raise ConfigError(f"{told}it is neither true nor false, but {kind}; write a comparison")
+        if found.types[-1] != "BOOLEAN":
+            raise ConfigError(
+                f"{told}it is neither true nor false, but {found.types[-1]}; write a comparison"
+            )
         _check_parts(connection, rule, told)
-        parts.append(f"WHEN ({where}) THEN {number}")
+        parts.append(f"WHEN TRY(({where})) THEN {number}")
     return f"CASE {' '.join(parts)} END"
 
 
@@ -80,7 +83,9 @@ def _check_parts(connection: "duckdb.DuckDBPyConnection", rule: Rule, told: str)
     for use, said, parts in parts_of(rule):
         families = {_family(connection.sql(_query(connection, f"({part})")).types[-1]) for part in parts}
         if not _FITS[use](families - {None}):
-            raise ConfigError(f"{told}{said[:80]} puts together what is of different types; cast one of them")
+            raise ConfigError(
+                f"{told}{said[:80]} takes or compares what is of another type; cast it, or name body_text"
+            )
 
 
 def _family(kind: Any) -> str | None:
@@ -101,6 +106,8 @@ _FITS: Mapping[str, Callable[[Set[str | None]], bool]] = {
     "text": lambda families: families <= {"text"},
     "nested": lambda families: families <= {"nested"},
     "time": lambda families: families <= {"time", "text"},
+    "number": lambda families: families <= {"number", "text"},
+    "plain": lambda families: families.isdisjoint({"bytes", "nested"}),
 }
 """How parts of a condition are used -> whether they may be of these families of types together."""
 

@@ -39,6 +39,8 @@ _BASE: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # Letters are hostile: a cast that fails gives null, it does not end the analysis.
     "spark.sql.ansi.enabled": "false",
+    # The other engine has no size of a list that is not there.
+    "spark.sql.legacy.sizeOfNull": "false",
     # A letter that was imported under a second source is there twice, with the same signs of duplicates.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.

@@ -14,7 +14,8 @@ SAME = {
     "headers['x-tenant'] = '42'": True,
     "headers['none'] = '42'": None,
     "deaths[0].reason = 'expired'": True,
-    "size(deaths) > 1": False,
+    "size(deaths) > 2": False,
+    "size(split(exception_message, 'x')) is null": True,
     "exists(deaths, d -> d.reason = 'expired')": True,
     "dead_at > now() - interval 1 day": False,
     "origin rlike '^o.*s$' and attempts between 1 and 3": True,
@@ -24,6 +25,16 @@ SAME = {
     "coalesce(headers['none'], 'x') = 'x' -- a remark */": True,
     "origin <=> null": False,
     "get_json_object(body_text, '$.a.b') = 'c'": True,
+    "get_json_object(failure_text, '$.a') is null or false": True,
+    "headers['x-trace'] = 3 or origin = 'orders'": True,
+    "headers['x-trace'] = 3": None,
+    "dead_at > 'no time' or attempts % 0 is null": True,
+    "'a_b' like 'a\\_b' and 'axb' not like 'a\\_b'": True,
+    "cast(headers['x-half'] as int) = 1 and cast(-2.5 as bigint) = -2 and cast('1e3' as int) is null": True,
+    "cast(headers['x-half'] as decimal) = 2": True,
+    "exists(deaths, d -> d.reason = 'none')": None,
+    "substring(origin, 0, 2) = 'or' and left(origin, instr(origin, 'x') - 1) = ''": True,
+    "split(failure_text, ' ')[1] = '504'": True,
     "array_contains(map_keys(headers), 'x-tenant')": True,
     "origin = 'o\\'rders'": False,
     "concat('$', '{env:PATH}') = '${env:PATH}'": True,
@@ -37,12 +48,14 @@ REFUSED = (
     "get_json_object(headers, '$.a') = 'b'", "dead_at is true", "cast(attempts as date) is null",
     "length(attempts) > 2", "attempts like '2%'", "abs(origin) = 1", "size(headers) > 1", "headers[1] = 'a'",
     "startswith(body, 'a')", "no_such = 1", "deaths[0].nothing = 'x'", "size(origin) > 1",
+    "origin rlike 'a(?=b)'", "origin like 'C:\\\\Users%'", "cast(dead_at as bigint) > 5", "cast(body as string) = 'a'",
 )  # fmt: skip
 """What one engine would understand and the other would not, or neither."""
 LETTER = pa.Table.from_pylist([
     {
         "origin": "orders", "attempts": 2, "failure_text": "answered 504", "exception_message": None,
-        "headers": [("x-tenant", "42")], "deaths": [{"reason": "expired"}], "body_text": '{"a": {"b": "c"}}',
+        "headers": [("x-tenant", "42"), ("x-trace", "many"), ("x-half", "1.5")],
+        "deaths": [{"reason": "expired"}, {"reason": None}], "body_text": '{"a": {"b": "c"}}',
         "dead_at": 0,
     }
 ], schema=pa.schema([

@@ -107,6 +107,15 @@ def test_what_cannot_be_analyzed_is_said(store: LocalStore) -> None:
             analyze(store, Settings(rules=(Rule("mine", where, "expired"),)))
 
 
+def test_a_rule_that_fails_on_a_letter_is_asked_of_the_others(store: LocalStore) -> None:
+    write_segment(store, "p-0", [rejected(n, failure_text=text) for n, text in enumerate(("(", "orders"))])
+    done = analyze(store, Settings(rules=(Rule("mine", "'orders' rlike failure_text", "expired"),)))
+    assert {number: row["rule"] == "mine" for number, row in verdicts(store, done).items()} == {
+        0: False,
+        1: True,
+    }
+
+
 # fingerprints, and how many are new after "f1" and "f2"
 NEW = [(["f1", "f2"], 0), (["f1", "f3"], 1), (["n1", "n1", "n3"], 2), ([None, "n1"], 1)]
 
