@@ -45,8 +45,9 @@ def apply_rules(records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
         "origin": F.coalesce("better_origin", "origin"),
         "failure_text": F.coalesce("failure_text", "better_failure_text"),
     }
-    text = {"body_text": F.col("body").cast("string")} if "body" in records.columns else {}
-    asked = records.withColumns({**better, **text})
+    if "body" in records.columns:
+        better["body_text"] = F.try_validate_utf8(F.col("body").cast("string"))
+    asked = records.withColumns(better)
     conditions = [_check_condition(asked, rule) for rule in rules]
     number = F.coalesce(*(F.when(F.expr(where), F.lit(n)) for n, where in enumerate(conditions)))
     held = asked.select("share", "source", "record_id", number.alias("number"))

@@ -23,3 +23,14 @@ def test_spark_understands_and_refuses_what_the_engine_in_the_process_does(spark
     for where in REFUSED:
         with pytest.raises(ConfigError, match="rule 'mine'"):
             apply_rules(records, [rule(where)])
+
+
+def test_a_body_that_is_no_text_has_none_in_spark_either(spark: SparkSession) -> None:
+    schema = spark_schema(RECORDS)
+    bodies = {b"\xac SKU-5": False, "SKU-5 für alle".encode(): True}
+    rows = [
+        {"share": 0, "source": "orders", "record_id": f"{n}", "body": body} for n, body in enumerate(bodies)
+    ]
+    records = spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
+    found = {row["record_id"] for row in apply_rules(records, [rule("body_text like '%SKU-5%'")]).collect()}
+    assert found == {f"{n}" for n, holds in enumerate(bodies.values()) if holds}
