@@ -98,15 +98,14 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: _Removals) -> Manif
     manifest says: damage is not written again under a new digest.
     """
     first, last = old[0], max(manifest.created_at for manifest in old)
-    pull = manifests.new_pull_id()
-    stem = f"{pull}-00001"
+    stem = f"{manifests.new_pull_id()}-00001"
     content, kept, gone = _content(store, old, removals)
     name = segments.segment_name(first.source, stem, from_iso(last) or now()) if kept else ""
     if kept:
         store.put(name, memoryview(content))
     manifest = Manifest(
         stem=stem,
-        pull_id=pull,
+        pull_id=max(manifest.pull_id for manifest in old),  # that says until when letters were looked for
         source=first.source,
         mode=first.mode,
         segment=name,

@@ -44,12 +44,13 @@ def test_segments_of_which_many_letters_were_removed_stay_apart(shop: Shop) -> N
     assert [[one.purged for one in group] for group in groups] == [[400_000, 450_000], [499_999, 400_000]]
 
 
-def test_the_checkpoint_of_a_drain_outlives_compaction(shop: Shop) -> None:
-    for number, reached in enumerate([{"q0": 5, "q1": 9}, {"q0": 7}], 1):
-        segments.commit(shop.store, "orders", "20261121T000000-abcd", number, "drain", [], reached)
+def test_the_checkpoint_and_the_time_of_a_drain_outlive_compaction(shop: Shop) -> None:
+    for day, reached in ((20, {"q0": 5, "q1": 9}), (21, {"q0": 7})):
+        segments.commit(shop.store, "orders", f"202611{day}T000000-abcd", 1, "drain", [], reached)
     shop.retain(compact=True)
     (one,) = shop.committed
     assert (dict(one.checkpoint), one.rows, one.mode) == ({"q0": 7, "q1": 9}, 0, "drain")
+    assert one.pull_id == "20261121T000000-abcd"
 
 
 def test_copies_that_were_compacted_are_still_known_when_they_are_drained(shop: Shop) -> None:
