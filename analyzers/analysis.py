@@ -115,9 +115,9 @@ def analyze(
         if engine == "auto" and not names_cluster(settings, master) and is_for_spark(settings, task.letters):
             kept, done = _by_touched(task)
             if done is None and kept is not task.kept:
-                # What was written before it gave up is of no analysis.
-                task = task._replace(asked=task.asked._replace(name=f"{task.asked.name}.1"))
-        done = done or _whole(task, _engine_for(task.asked, engine, master), kept)
+                task = task.anew()
+        if done is None:
+            task, done = _whole(task, _engine_for(task.asked, engine, master), kept)
         return _commit(task, done, now)
 
 
@@ -146,6 +146,10 @@ class _Task(NamedTuple):
     @property
     def letters(self) -> int:
         return sum(m.rows for m in self.asked.chosen)
+
+    def anew(self) -> "_Task":
+        """Return it under another name: what was written before it was given up is of no analysis."""
+        return self._replace(asked=self.asked._replace(name=f"{self.asked.name}.1"))
 
 
 def _task(
@@ -183,11 +187,12 @@ def _by_touched(task: _Task) -> tuple[Sequence[Part], Done | None]:
         return classified, None
 
 
-def _whole(task: _Task, engine: _Run, kept: Sequence[Part]) -> Done:
+def _whole(task: _Task, engine: _Run, kept: Sequence[Part]) -> tuple[_Task, Done]:
     try:
-        return engine(task.asked, task.terms, kept)
+        return task, engine(task.asked, task.terms, kept)
     except analyses.Damaged:
-        return engine(task.asked, task.terms, ())
+        task = task.anew()
+        return task, engine(task.asked, task.terms, ())
 
 
 def _continues(asked: Asked, last: Analysis, kept: Sequence[Part]) -> bool:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _BUCKET = 2_000_000
 """Letters whose keys a worker holds at once."""
-_FAULT = re.compile(r"(?:ArchiveError|NotOrdinaryError|OSError): (.*)")
-"""What ended a worker, in Python's words."""
+_FAULTS = re.compile(r"ArchiveError: (.*)"), re.compile(r"(?:NotOrdinaryError|OSError): (.*)")
+"""What ended a worker, in Python's words, which say the cause of an error before the error."""
 
 
 def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = None) -> Done:
@@ -58,11 +58,11 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        fault = _FAULT.search(str(error))
+        fault = next((found[1] for one in _FAULTS if (found := one.search(str(error)))), None)
         if fault is None:
             raise
-        kind = analyses.Damaged if fault[1].startswith("cannot read ") else ArchiveError
-        raise kind(fault[1]) from error
+        kind = analyses.Damaged if fault.startswith("cannot read ") else ArchiveError
+        raise kind(fault) from error
 
 
 def _classify_segments(

@@ -9,6 +9,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from support.analyzers import generated
 from support.archives import parquet
 
@@ -121,6 +122,30 @@ def test_where_what_was_kept_is_damaged_all_is_classified_anew(
     store.put(name, DAMAGE[damage](memoryview(store.open(name).read())))
     assert analyze_touched(store, MANY) is None
     assert tables_of(store, analyze(store, MANY, engine="plain")) == classified[1]
+
+
+@pytest.mark.spark
+def test_verdicts_that_spark_wrote_before_it_met_damage_are_of_no_analysis(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kept file is a share of its own, as files of 100,000 letters are; the last one is damaged."""
+    monkeypatch.setattr(spark_engine, "LARGEST_SHARE", 1)
+    store = LocalStore(str(tmp_path / "archive"))
+    for number in range(3):
+        generated.pull(store, Random(number), number, 30 * number, 30 * number + 30)
+        before = analyze(store, Settings(), engine="plain")
+    kept = Path(store.location, before.extra["parts"][-1]["file"])
+    group = pq.ParquetFile(kept).metadata.row_group(0)
+    [column] = [
+        one
+        for n in range(group.num_columns)
+        if (one := group.column(n)).path_in_schema == "exception_message"
+    ]
+    data = bytearray(kept.read_bytes())
+    start, size = column.dictionary_page_offset or column.data_page_offset, column.total_compressed_size
+    kept.write_bytes(data[:start] + b"\xff" * size + data[start + size :])
+    done = analyze(store, Settings(), engine="spark")
+    assert tables_of(store, done)["verdicts"] == tables_of(store, before)["verdicts"]
 
 
 def test_letters_that_touch_too_many_are_for_a_whole_analysis(
