@@ -237,9 +237,10 @@ def _engine_for(asked: Asked, engine: Engine, master: str | None) -> _Run:
 
 def still_holds(store: Store, settings: Settings) -> Analysis | None:
     """Return the last analysis, if another one would say the same now: it is of all segments, under the same
-    rules and facts. Of transactions time itself tells more, and so may stores outside."""
+    rules and facts. Of transactions and to some rules time itself tells more, and so may stores outside.
+    Raises ConfigError."""
     last = analyses.latest(store)
-    if last is None or settings.evidence:
+    if last is None or settings.evidence or any(map(asks_for_time, settings.rules)):
         return None
     segments = {m.stem for m in manifests.list_committed(store) if m.rows}
     is_same = last.rules_digest == _terms(store, settings).key() and segments == set(last.segments)

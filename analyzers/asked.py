@@ -38,7 +38,9 @@ class Asked(NamedTuple):
     @property
     def chosen(self) -> list[Manifest]:
         """The segments that may hold letters of its time."""
-        return [m for m in self.segments if self.since is None or m.created_at >= clock.iso(self.since)]
+        if (since := self.since) is None:
+            return [*self.segments]
+        return [m for m in self.segments if (clock.from_iso(m.created_at) or since) >= since]
 
     def asked_stores(self) -> list[tuple[Snapshot, stores.Asked]]:
         """Return each store outside as it was asked, and what it gave."""

@@ -13,12 +13,14 @@ from support.archives import letter, write_analysis, write_segment
 
 from dlq.analyzers import classification, topology
 from dlq.analyzers.analysis import analyze, changed_since, still_holds
+from dlq.analyzers.asked import Asked
 from dlq.analyzers.classification import Terms
 from dlq.analyzers.rules import BROKEN, Facts
 from dlq.archive import analyses
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.storage.store import LocalStore
+from dlq.core.clock import from_iso
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Evidence, Replay, Rule, Settings
@@ -175,6 +177,12 @@ def test_each_core_has_a_share_and_no_share_is_too_large(rows: list[int], parall
     found = classification.shares(committed, parallel)
     assert len(found) == tasks
     assert sorted(one.stem for share in found for one in share) == [m.stem for m in committed]
+
+
+def test_a_segment_of_the_second_since_which_letters_are_asked_for_is_looked_at(store: LocalStore) -> None:
+    segment = replace(a_manifest("p-0", 1), created_at="2026-10-26T07:33:20.5Z")
+    since = from_iso("2026-10-26T07:33:20Z")
+    assert Asked(store, Settings(), since, (), (), [segment], "").chosen == [segment]
 
 
 def test_the_last_look_is_the_last_pull_or_empty_and_a_long_pull_looked_when_it_began(

@@ -14,7 +14,7 @@ from support.analyzers import generated
 from support.archives import parquet
 
 from dlq.analyzers import analysis, classification, incremental, plain
-from dlq.analyzers.analysis import Engine, analyze, analyze_touched
+from dlq.analyzers.analysis import Engine, analyze, analyze_touched, still_holds
 from dlq.analyzers.spark import engine as spark_engine
 from dlq.archive.analyses import KEPT, TABLES, Analysis
 from dlq.archive.storage.store import LocalStore
@@ -166,5 +166,6 @@ def test_a_rule_that_asks_for_the_time_is_asked_of_all_letters_again(tmp_path: P
     store, settings = (LocalStore(str(tmp_path)), Settings(rules=(Rule("old", f"dead_at < {word}", None, "hold"),)))  # fmt: skip
     generated.alone(store, 10)
     analyze(store, settings, engine="plain")
+    assert still_holds(store, settings) is None
     generated.pull(store, Random(1), 1, 0, 3)
     assert analyze_touched(store, settings) is None
