@@ -1,8 +1,8 @@
 """Rewriting segments: many small ones as one, and without the letters that retention removes.
 
 First the new segment, then its manifest: from then on the old segments, which it `replaces`, no longer
-count, and they are deleted. A crash before leaves a segment without a manifest, which the next pull
-removes; a crash after leaves segments that do not count, which `sweep` removes.
+count, and they are deleted. A crash before leaves a segment without a manifest, which the next pull or
+`sweep` removes; a crash after leaves segments that do not count, which `sweep` removes.
 
 The ids of removed letters stay in `purged/`: a letter that comes again is known, and another one with
 the same bytes gets an id of its own instead of a removed letter's, and of its entry in the ledger.
@@ -149,7 +149,9 @@ def with_letters(store: Store, old: Manifest, letters: Sequence[Record]) -> Mani
 
 
 def sweep(store: Store, source: str) -> None:
-    """Delete what a crash has left of replaced segments. The caller holds the source's lock."""
+    """Delete what crashes have left: segments without a manifest, and replaced ones. The caller holds the
+    source's lock. Raises ArchiveError."""
+    segments.remove_uncommitted(store, source)
     committed = list(manifests.list_committed(store, source))
     replaced = {stem for manifest in committed for stem in manifest.replaces}
     for name in store.list("manifests/"):

@@ -105,6 +105,17 @@ def test_a_crash_in_mid_compaction_loses_and_doubles_nothing(
     assert len(shop.store.list("purged/")) == 1
 
 
+def test_retention_that_fails_every_night_stops_no_pull(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.runs(("a",), ("b",))
+    for _ in range(4):
+        with monkeypatch.context() as patched:
+            crash_at(shop.store, patched, "put", 2)
+            with pytest.raises(Crash):
+                shop.retain(compact=True)
+    shop.runs(("c",))
+    assert (len(shop.ids), len(shop.files)) == (3, 3)
+
+
 def test_a_damaged_segment_is_not_written_again(shop: Shop) -> None:
     shop.runs(("a",), ("b",))
     first, second = shop.files
