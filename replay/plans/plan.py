@@ -62,11 +62,11 @@ class _Planner:
     """Makes one plan."""
 
     def __init__(
-        self, store: Store, settings: Settings, brokers: Brokers, ledger: Ledger | None, say: superseded.Say,
-        wanted: Wanted,
-    ) -> None:  # fmt: skip
+        self, store: Store, settings: Settings, brokers: Brokers, say: superseded.Say, wanted: Wanted
+    ) -> None:
         self._say, self._wanted = say, wanted
-        self._store, self._settings, self._brokers, self._ledger = store, settings, brokers, ledger
+        self._store, self._settings, self._brokers = store, settings, brokers
+        self._ledger: Ledger | None = None
         sources = settings.sources.values()
         ordered = {one.name for one in sources if one.in_order or wanted.in_order}
         # A key that several messages have is no message's name.
@@ -76,6 +76,7 @@ class _Planner:
         self._of_keys: Mapping[str, str | None] = {}
         self._unwrapped_size = 0
         self._moment = now()
+        """When the plan was made: what a broker refuses from here on, it may not have seen in the ledger."""
         self._owners = Owners(settings, self._moment)
         self._picker = Picker(
             wanted, settings, brokers, Origins(store), self._owners, self._by_key, self._moment
@@ -89,8 +90,9 @@ class _Planner:
         self._brokers_of: dict[str, str] = {}
         """Segment -> whose letters it holds; empty where an older dlq has not written that."""
 
-    def make(self) -> Header:
+    def make(self, ledger: Ledger | None) -> Header:
         """Choose the letters, write them, and return the header."""
+        self._ledger = ledger
         with tempfile.TemporaryFile() as spool:
             draft = Draft(spool)
             letters = islice(self._letters(), self._wanted.limit)
@@ -258,7 +260,7 @@ class _Planner:
         return None
 
     def _commit(self, draft: Draft) -> Header:
-        wanted, tally, moment = self._wanted, self._picker.tally, now()
+        wanted, tally, made = self._wanted, self._picker.tally, iso(self._moment)
         targets: Counter[str] = Counter()
         target_brokers: dict[str, list[str]] = {}
         for (broker, target), letters in tally.going.items():
@@ -268,7 +270,7 @@ class _Planner:
         left_on, unproven = self._proof()
         header = Header(
             plan="",
-            created_at=iso(moment),
+            created_at=made,
             where=wanted.where,
             to=wanted.to,
             letters=draft.letters,
@@ -300,7 +302,7 @@ class _Planner:
             unkeyed=self._unkeyed,
         )
         digest = draft.digest(header)
-        header = replace(header, digest=digest, plan=f"{iso(moment)[:19].translate(_COMPACT)}-{digest[:6]}")
+        header = replace(header, digest=digest, plan=f"{made[:19].translate(_COMPACT)}-{digest[:6]}")
         if changed:
             self._store.put(planfile.edits_name(header.plan), self._picker.changes.content(changed))
         draft.commit(self._store, header)
@@ -397,5 +399,6 @@ def make(
     ArchiveError, BrokerError."""
     if wanted.rate is not None and not 0 < wanted.rate < math.inf:
         raise UsageError(f"--rate {wanted.rate:g}: write a number of messages a second that is above 0")
+    planner = _Planner(store, settings, brokers, say, wanted)
     with ledgers.opened_if_any(settings.ledger, store) as ledger, rare_garbage_collection():
-        return _Planner(store, settings, brokers, ledger, say, wanted).make()
+        return planner.make(ledger)

@@ -96,7 +96,8 @@ class QueueFile:
         self.witnesses: list[str] = []
         self.forgotten: list[tuple[str, bool]] = []
         self.keeps_what_was_left = False
-        self.problem: str | None = None
+        self.when_asked: Callable[[], object] = lambda: None
+        """What happens while somebody asks for a preview."""
         self.unless_named: dict[Any, str] = {}
         self.before: Checkpoint = NO_CHECKPOINT
         self.not_there: set[str] = set()
@@ -119,6 +120,7 @@ class QueueFile:
         return Target("queue", record.origin) if record.origin else None
 
     def preview(self, letter: Outgoing) -> SendPreview:
+        self.when_asked()
         problem = "the body is too large" if letter.record.body_size > 100 else None
         return SendPreview(("x-death",), problem, unless_named=self.unless_named)
 
