@@ -380,17 +380,21 @@ class _Sender:
                 asked, claimed = found
                 self._run.skipped += asked - len(claimed)
                 self._shared.progress(self._run)
-                self._ask(letters, len(claimed))
+                more = self._ask(letters, len(claimed))
                 yield from self._hand_out(claimed)
+                if not (more or self._run.stopped):  # what of these was not sent leaves room
+                    self._ask(letters, 0)
         except DlqError as error:
             self._failure = error
 
-    def _ask(self, letters: Iterator[Letter], claimed: int) -> None:
-        """Claim the next letters, beside those that are claimed and not sent yet."""
+    def _ask(self, letters: Iterator[Letter], claimed: int) -> bool:
+        """Claim the next letters, beside those that are claimed and not sent yet; return whether there are
+        any."""
         most = self._run.at_most
         room = self._chunk if most is None else min(self._chunk, most - self._run.sent - claimed)
         if some := list(islice(letters, max(0, room))):
             self._claims.ask(some)
+        return bool(some)
 
     def _hand_out(self, claimed: list[Letter]) -> Iterator[Outgoing]:
         loader, changes, keep = self._shared.loader, self._shared.changes, self._header.keep_headers

@@ -82,9 +82,15 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
             known = watched.known
             watch.note(done)
         done.run.stopped = step.stopped or watch.stop()
-        over = bool(done.stopped_by or done.run.stopped or step.lost) or step.sent < size
+        over = bool(done.stopped_by or done.run.stopped or step.lost) or _is_last(step, size)
         size *= GROWTH
     return done
+
+
+def _is_last(step: Run, size: int) -> bool:
+    """Return whether a further step would find no letters, or those alone that this could not send."""
+    tried = sum(step.outcomes.values())
+    return tried < size or tried == step.outcomes.get("planned")
 
 
 def _name(done: Ramp) -> str:
@@ -220,7 +226,8 @@ def add_step(whole: Run, step: Run, first: bool) -> None:
     whole.skipped += step.skipped if first else 0
     whole.seconds += step.seconds
     whole.lost += step.lost
-    whole.refused += step.refused
+    whole.changed += step.changed
+    whole.refused = [*dict.fromkeys((*whole.refused, *step.refused))]
     whole.notes += step.notes
     whole.elsewhere = step.elsewhere
     for outcome, count in step.outcomes.items():

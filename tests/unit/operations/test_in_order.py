@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support import preloaded
+from support.archives import change_body
 from support.builders import in_file, memory_sources
 from support.waiting import eventually
 
@@ -246,13 +247,18 @@ def test_where_nothing_tells_of_consumers_the_order_of_sending_is_what_there_is(
     assert shop.lines()["a"] == "12"
 
 
-def test_what_the_broker_refused_stops_its_key(shop: Shop) -> None:
-    plan = shop.planned("a1", "a2", "b1")
-    shop.broker.faults.refuse = lambda letter: letter.record.body == b"a1"
-    assert shop.stops(plan) == ["refused"]
+def test_what_was_changed_or_the_broker_refused_stops_its_key(shop: Shop) -> None:
+    plan = shop.planned("a1", "a2", "b1", "b2", "c1")
+    first = next(planfile.letters(shop.workspace.store, plan))
+    change_body(shop.workspace.store, first.record_id, b"somebody else's")
+    shop.broker.faults.refuse = lambda letter: letter.record.body == b"b1"
+    done = apply_in_order(shop.workspace, plan, 1.0)
+    assert [one["why"] for one in done.document["stopped_keys"]] == ["refused", "refused"]
+    assert (shop.lines(), done.code) == ({"c": "1"}, ExitCode.IN_DOUBT)
+    assert any(first.record_id in said for said in shop.notes.problems)
     shop.broker.faults.refuse = lambda _letter: False
-    assert shop.stops(plan, "a") == []
-    assert shop.lines() == {"b": "1", "a": "2"}
+    assert shop.stops(plan, "a", "b") == []
+    assert shop.lines() == {"c": "1", "a": "2", "b": "2"}
 
 
 def test_what_another_plan_has_sent_elsewhere_or_is_about_to_stops_its_key(shop: Shop) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.archives import letter
+from support.archives import change_body, letter
 from support.builders import memory_sources
 from support.replaying import Replaying, brokers, fill
 from support.waiting import SOON
@@ -125,6 +125,19 @@ def test_a_damaged_segment_is_named_where_what_came_back_is_looked_for(replay: R
     ):
         with pytest.raises(ArchiveError, match="cannot read the archive"):
             look()
+
+
+def test_letters_that_do_not_go_are_named_and_end_no_ramp_before_the_others_went(replay: Replaying) -> None:
+    plan = replay.planned(200)
+    changed = [one.record_id for one in planfile.letters(replay.store, plan) if one.number in (0, 4)]
+    for record_id in changed:
+        change_body(replay.store, record_id, b"somebody else's")
+    replay.queue.fate = lambda number: "unsent" if number == 5 else "confirmed"
+    done = climb(replay, plan)
+    assert [step.sent for step in done.steps] == [1, 9, 100, 87]
+    assert (done.run.changed, done.run.sent, len(done.run.refused)) == (changed, 197, 1)
+    assert replay.states(plan) == {"confirmed": 197, "planned": 1, "refused": 2}
+    assert (climb(replay, plan).steps, replay.states(plan)["planned"]) == ([], 1)
 
 
 @pytest.mark.parametrize("at", [1, 5, 50])
