@@ -144,7 +144,8 @@ def applying(
         gone: Mapping[int, str] = {}
         if turn is None:
             going = elsewhere.list_going(store, header)  # before the ledger: it has those that end meanwhile
-            gone = elsewhere.find_gone(elsewhere.list_since(ledger, header, going), checked.letters())
+            since = elsewhere.list_since(ledger, header, going)
+            gone = elsewhere.find_gone(ledger, header, since, checked.letters())
         run.elsewhere = Counter(gone.values())
         for broker in header.brokers:
             letters = checked.letters() if turn is None else turn

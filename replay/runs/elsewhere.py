@@ -71,14 +71,15 @@ def _as_table(chunks: Iterable[Sequence[tuple[str, ...]]]) -> pa.Table:
     return pa.concat_tables(tables or [REPLAYS.empty_table().select(_COLUMNS)])
 
 
-def find_gone(sent: pa.Table, letters: Iterable[Letter]) -> dict[int, str]:
-    """Return the letters, by their numbers, that went to another target by what of `list_since` is of them,
-    and where, in words."""
+def find_gone(ledger: Ledger, header: Header, sent: pa.Table, letters: Iterable[Letter]) -> dict[int, str]:
+    """Return the letters of a plan, by their numbers, that it may not send as they went to another target by
+    what of `list_since` is of them, and where, in words."""
     left, gone = iter(letters if sent.num_rows else ()), dict[int, str]()
     while some := [*islice(left, _AT_ONCE)]:
         found = find_sent(sent, [one.record_id for one in some])
-        told = ((one.number, describe_sent(found, one.record_id, one.key)) for one in some)
-        gone |= {number: where for number, where in told if where}
+        told = {one: where for one in some if (where := describe_sent(found, one.record_id, one.key))}
+        own = ledger.states([one.key for one in told], header.plan, header.made_at) if told else {}
+        gone |= {one.number: where for one, where in told.items() if own.get(one.key, "planned") in MAY_SEND}
     return gone
 
 

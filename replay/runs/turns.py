@@ -140,12 +140,12 @@ class Turns:
         """Yield what became of each, also by what `others` have sent since."""
         states = self._book.states([one.key for one in fronts], self.plan, self._header.made_at)
         closed = find_dismissed(self._book, [one.record_id for one in fronts])
-        gone = find_gone(others, fronts)
+        gone = find_gone(self._book, self._header, others, fronts)
         for one in fronts:
             state: str = states.get(one.key, "planned")
             if one.record_id in closed and state in (*MAY_SEND, *MAY_SEND_AGAIN):
                 state = "dismissed"
-            elif state in MAY_SEND and one.number in gone:
+            elif one.number in gone:
                 state, self._elsewhere[one.number] = SENT_ELSEWHERE, gone[one.number]
             yield state
 

@@ -65,6 +65,8 @@ def test_what_another_plan_has_sent_to_another_target_meanwhile_is_left_out(repl
             sent, {"confirmed at queue:orders": 1, "in doubt at queue:orders": 1},
         )  # fmt: skip
     assert replay.apply(insisting).sent == 3
+    run = replay.apply(first)
+    assert (run.skipped, run.elsewhere) == (3, {}), "what it has sent itself is not left out"
 
 
 def test_what_another_plan_is_about_to_send_to_another_target_is_left_out_until_that_has_ended(
