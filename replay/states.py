@@ -18,10 +18,11 @@ BY_OWNER: Mapping[State, tuple[State, ...]] = {
     "returned": ("sending", "in_doubt"),
     "refused": ("sending", "in_doubt"),
     "in_doubt": ("sending",),
-    "planned": ("sending",),
+    "planned": ("sending", "in_doubt"),
 }
 """State -> the states from which the sender itself may go there. A late confirm proves more than
-whatever was concluded in the meantime; `planned` is a claim that was given back unsent."""
+whatever was concluded in the meantime; `planned` is a claim that was given back unsent, which its sender
+knows also where the lease had ended meanwhile."""
 
 BY_RECONCILE: Mapping[State, tuple[State, ...]] = {
     "confirmed": ("in_doubt", "held", "planned"),

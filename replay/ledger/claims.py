@@ -95,7 +95,7 @@ class Claims:
 
     def take(self, letter: Letter) -> bool:
         """Take a letter for a publisher, unless it is no longer ours; from then on it is in flight."""
-        self._renew_in_time()
+        self.renew_in_time()
         if self._unsent.pop(letter.number, None) is None:
             return False
         self.in_flight[letter.number] = letter
@@ -104,7 +104,7 @@ class Claims:
     def note_writing(self, numbers: Sequence[int]) -> None:
         """Note that these letters in flight may reach the broker from now on, and those before them may go on
         to. Raises SendingEnded when that must not be, from then on for ever, and as the ledger."""
-        is_late = self._renew_in_time()
+        is_late = self.renew_in_time()
         if self.is_over or (is_late and self._has_passed(_WRITING_SHARE)):
             self.is_over = True
             raise SendingEnded("the lease ended while this run was stopped, so nothing more is sent")
@@ -139,25 +139,31 @@ class Claims:
         except DlqError as error:
             failure = error
         self._writer.shutdown()
-        given_back = [Result(letter.key, "planned") for letter in unsent]
-        self.given_back += unsent
+        self._give_back(unsent)
         unknown = [Result(one.key, self._state_of(one, "in_doubt"), why) for one in self.in_flight.values()]
-        self._ledger.record_results([*self._results, *given_back, *unknown])
+        self._ledger.record_results([*self._results, *unknown])
         self._results, self._unsent, self.in_flight, self.written = [], {}, {}, set()
         if failure is not None:
             raise failure
 
-    def _renew_in_time(self) -> bool:
-        """Return whether it was time, so that the clock has to be looked at again."""
+    def _give_back(self, letters: Sequence[Letter]) -> None:
+        self._results += [Result(letter.key, "planned") for letter in letters]
+        self.given_back += letters
+
+    def renew_in_time(self) -> bool:
+        """Renew what is held, where it is time; return whether it was, so that the clock has to be looked at
+        again. Raises SendingEnded when another run has taken over what is in flight."""
         if not self._has_passed(FRESH_SHARE):
             return False
-        held = [letter.key for letter in (*self._unsent.values(), *self.in_flight.values())]
+        asked = self._asked.letters if self._asked else ()
+        held = [letter.key for letter in (*asked, *self._unsent.values(), *self.in_flight.values())]
         since = uptime()
         ours = self._ledger.renew(held)
         if any(letter.key not in ours for letter in self.in_flight.values()):
             self.is_over = True
             raise SendingEnded("another run has taken over letters of this one, so nothing more is sent")
         self._since = since
+        self._give_back([letter for letter in self._unsent.values() if letter.key not in ours])
         self._unsent = {number: letter for number, letter in self._unsent.items() if letter.key in ours}
         return True
 

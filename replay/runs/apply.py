@@ -403,7 +403,7 @@ class _Sender:
         targets = self._shared.settings.replay.targets
         bound = {stem for stem in {letter.segment for letter in claimed} if files.get(stem, "") == read[stem]}
         for letter, record in zip(claimed, records, strict=True):
-            if not self._pace.wait():
+            if not self._pace.wait(self._claims.renew_in_time):
                 self._run.stopped = True
                 return
             if not self._claims.take(letter):

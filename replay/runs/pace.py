@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,7 +14,8 @@ from dlq.core.errors import UsageError
 from dlq.core.runtime import patience
 
 LEAST_RATE = 0.1
-"""Letters a second: who waits longer for one holds claims whose lease may end."""
+"""Letters a second that may be asked for while a plan is sent: a connection may end where nothing goes for
+longer."""
 _BURST_SECONDS = 0.1
 
 
@@ -108,8 +109,9 @@ class Pace:
         self._rate, self._stop = rate, stop
         self._due = time.monotonic()
 
-    def wait(self) -> bool:
-        """Wait until the next message may go; False when the run is stopped instead."""
+    def wait(self, keep: Callable[[], object]) -> bool:
+        """Wait until the next message may go; False when the run is stopped instead. `keep` is called again
+        and again meanwhile, for what ends when nobody renews it."""
         if self._rate is None and self._stop.rate is None:  # nearly always, and each letter asks
             return not self._stop()
         rate = min(filter(None, (self._stop.rate, self._rate)))
@@ -117,5 +119,6 @@ class Pace:
         while (left := self._due - 1 / rate - time.monotonic()) > 0:
             if self._stop():
                 return False
+            keep()
             time.sleep(min(left, patience.FETCH))
         return not self._stop()

@@ -2,12 +2,16 @@
 
 import os
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.archives import letter
+from support.ledger_contract import MovingClock
 from support.replaying import QueueFile, Replaying, confirm, fill
 from support.rows import each_row
 from support.waiting import SOON
@@ -16,8 +20,11 @@ from dlq.archive import manifests, segments
 from dlq.connectors.base import Outcome, SendRequest
 from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, Unreachable, UsageError
 from dlq.replay import dismissals
+from dlq.replay.ledger import claims
+from dlq.replay.ledger.database import File
 from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.plans import planfile
+from dlq.replay.runs import pace
 from dlq.replay.runs.apply import Run
 from dlq.replay.runs.pace import Stop, request_rate, request_stop
 
@@ -313,11 +320,35 @@ def test_a_request_to_stop_an_earlier_run_is_void_and_a_second_apply_is_busy(rep
 def test_what_was_taken_away_is_not_sent(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replay.planned(10)
     monkeypatch.setattr("dlq.replay.ledger.claims.FRESH_SHARE", 0.0)
-    keys = replay.keys(plan)
-    monkeypatch.setattr(SqlLedger, "renew", lambda _self, wanted: set(wanted) - {keys[4]})
+    keys, renew = replay.keys(plan), SqlLedger.renew
+
+    def expire_one(ledger: SqlLedger, held: Sequence[str]) -> set[str]:
+        ledger.resolve([keys[4]], "in_doubt", "the lease ended before the answer came")
+        return renew(ledger, held)
+
+    monkeypatch.setattr(SqlLedger, "renew", expire_one)
     assert replay.apply(plan).sent == 9
     assert keys[4] not in replay.queue.arrived()
-    assert replay.states(plan) == {"confirmed": 9, "sending": 1}
+    assert replay.states(plan) == {"confirmed": 9, "planned": 1}, "who never wrote it is in no doubt"
+
+
+def test_what_waits_for_its_turn_stays_ours_however_slow_the_rate(
+    replay: Replaying, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, plan = MovingClock(), replay.planned(3, rate=0.02)
+
+    def sleep(seconds: float) -> None:
+        clock.forward(seconds)
+        replay.ledger.expire()  # another run begins
+
+    def uptime() -> float:
+        return clock.moment / 1_000_000
+
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=uptime, sleep=sleep))
+    monkeypatch.setattr(claims, "uptime", uptime)
+    with closing(SqlLedger(File(tmp_path / "slow.db"), 30.0, clock)) as replay.ledger:
+        replay.apply(plan)
+        assert replay.states(plan) == {"confirmed": 3}
 
 
 @pytest.mark.parametrize("harm", ["segment", "manifest", "digest", "other letters"])
