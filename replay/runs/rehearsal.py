@@ -188,22 +188,25 @@ class Stage:
         consumed, too, and the private one has a single queue: those are its last."""
         if left == 0:
             return []
-        found = self.read(self.private.place)
+        found, _ = self.read(self.private.place)
         return found[-left:] if left and self._kind.keeps_letters else found
 
-    def find_dead(self) -> list[Record]:
-        """Return what died. Raises BrokerError."""
+    def find_dead(self) -> tuple[list[Record], int]:
+        """Return what died, and how many more did that nobody can look at. Raises BrokerError."""
         elsewhere = self.private.collect()
-        return [*elsewhere, *self.read(self.private.dead)]
+        shown, unseen = self.read(self.private.dead)
+        return [*elsewhere, *shown], unseen
 
-    def read(self, place: Mapping[str, str]) -> list[Record]:
-        """Return what lies in one of the places, which may not be there yet; Artemis can only take it and
+    def read(self, place: Mapping[str, str]) -> tuple[list[Record], int]:
+        """Return what lies in one of the places, which may not be there yet, and how many more letters do,
+        which the broker does not show: Classic ends a browse early. Artemis can only take what is there, and
         give it back."""
         for force in (False, True):
             request = ReadRequest(self._source(place), "copy", "rehearsal", force=force)
             with suppress(HarmRefused, NotFound), closing(self._connector.read(request)) as reading:
-                return [record for batch in reading.batches() for record in batch.records]
-        return []
+                found = [record for batch in reading.batches() for record in batch.records]
+                return found, max(0, (reading.snapshot or 0) - len(found))
+        return [], 0
 
     def _source(self, place: Mapping[str, str]) -> Source:
         return self._kind.source(name="rehearsal", broker=self.broker.name, **place)  # type: ignore[arg-type]
@@ -265,9 +268,9 @@ class Found(NamedTuple):
 def look(stage: Stage, sent: Mapping[str, str], left: int | None) -> Found:
     """Look at what is left, and at what died."""
     waiting = {*map(letter_of, stage.find_left(left))} & sent.keys()
-    dead = stage.find_dead()
+    dead, unseen = stage.find_dead()
     died = {one: record for record in dead if (one := letter_of(record)) in sent}
-    held = (len(sent) - len(died) if left is None else left) - len(waiting)
+    held = (len(sent) - len(died) if left is None else left + unseen) - len(waiting)
     untold = max(0, held) + sum(letter_of(record) not in sent for record in dead)
     return Found(account(sent, died, waiting, untold), died, untold)
 

@@ -16,6 +16,7 @@ from dlq.connectors.activemq.stomp.codec import encode, headers_of
 from dlq.connectors.base import Target
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.operations.workspace import Workspace
+from dlq.replay.runs.rehearsal import Stage
 
 pytestmark = pytest.mark.activemq
 
@@ -102,6 +103,8 @@ def test_what_died_behind_more_than_the_broker_shows_has_not_passed(stomp: Place
     private = stomp.connector.private(name)
     with pytest.raises(BrokerError, match="percent of its memory"):
         private.collect()
+    shown, unseen = Stage(stomp.connector, stomp.settings, "plan").read({"queue": full})
+    assert (bool(shown), unseen) == (True, 401 - len(shown)), "a browse ends at the memory limit"
     stomp.drain(full, limit=380)
     private.collect()
     assert [record.body for record in stomp.drain(f"{name}.dead")] == [b"died"]

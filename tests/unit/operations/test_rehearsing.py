@@ -16,7 +16,7 @@ from support.waiting import PATIENCE, eventually
 from dlq.cli.app import run
 from dlq.cli.context import Context
 from dlq.connectors.base import Outgoing, Sent
-from dlq.connectors.memory import MemoryBroker, broker_at
+from dlq.connectors.memory import MemoryBroker, MemoryReading, broker_at
 from dlq.core.errors import UsageError
 from dlq.core.runtime import patience
 from dlq.operations.brokers.pulling import PullWanted, pull_sources
@@ -189,6 +189,21 @@ def test_what_stays_or_comes_back_without_its_marks_has_not_passed(stage: Stage)
     assert (fixed(done.document), done.document["untold"]) == (set(), 1)
     with pytest.raises(UsageError, match="passed its rehearsal entirely"):
         take_passed(stage.workspace, stage.plan, PlanWanted())
+
+
+def test_what_died_behind_the_end_of_a_browse_has_not_passed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = MemoryReading.receive
+
+    def end_early(reading: MemoryReading, wait: float) -> list[Any]:
+        rows = receive(reading, wait)[: 3 - reading.seen]
+        reading._ended = not rows
+        return rows
+
+    monkeypatch.setattr(MemoryReading, "receive", end_early)
+    done = stage.rehearse(Consumer(stage, lambda _failure, _nth: "die"))
+    assert (fixed(done.document), done.document["untold"]) == (set(), len(FAILURES) * OF_EACH - 3)
 
 
 @pytest.mark.parametrize("gone", ["", ".dlq"])
