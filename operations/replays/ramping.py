@@ -28,8 +28,8 @@ from dlq.replay.runs.pace import Stop
 from dlq.replay.runs.ramp import Ramp, Watch, places_of, ramp
 
 _UNWATCHABLE = (
-    "this apply pulls {source} again and again to see what comes back, and a {mode} of it is refused (dlq "
-    'doctor {source} says why); set mode = "drain" for it in dlq.toml, or go without --ramp, or --in-order'
+    "this apply pulls {source} again and again to see what comes back, and a {mode} of it {why} (dlq "
+    'doctor {source} says more); set mode = "drain" for it in dlq.toml, or go without --ramp, or --in-order'
 )
 
 
@@ -127,6 +127,9 @@ def look_again(workspace: Workspace, sources: Sequence[Source]) -> None:
             with open_brokers(workspace) as brokers:
                 result = pull(workspace.store, brokers.get(source.broker), source, PullOptions(mode=mode))
         except HarmRefused as refused:
-            raise HarmRefused(_UNWATCHABLE.format(source=source.name, mode=mode)) from refused
+            why = _UNWATCHABLE.format(source=source.name, mode=mode, why="is refused")
+            raise HarmRefused(why) from refused
         if result.error is not None:
             raise result.error
+        if mode == "copy" and result.left > result.skipped:  # those behind the end of a browse are the newest
+            raise HarmRefused(_UNWATCHABLE.format(source=source.name, mode=mode, why="does not show all"))

@@ -14,6 +14,7 @@ from support.replaying import Replaying, brokers, fill
 from support.waiting import SOON
 
 from dlq.archive import manifests, segments, views
+from dlq.capture.pull import PullResult
 from dlq.cli.context import Context
 from dlq.connectors.base import Consumption
 from dlq.core.clock import now
@@ -206,7 +207,9 @@ def test_a_ramp_waits_no_longer_than_its_letters_need_and_says_for_what_and_unti
     assert re.search(f"step 2 of 2: 11 of 11 sent; {awaited}", told[-1])
 
 
-def test_a_source_that_may_not_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_whose_copy_is_refused_or_shows_too_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "dlq.toml"
     config.write_text(f'archive = "{tmp_path}/archive"\n{memory_sources("memory:ramp", "orders")}')
     context = Context(str(config))
@@ -214,7 +217,11 @@ def test_a_source_that_may_not_be_copied(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*_arguments: Any) -> Any:
         raise HarmRefused("use --mode drain, or insist with --force")
 
-    monkeypatch.setattr(ramping, "pull", refuse)
-    with pytest.raises(HarmRefused, match='set mode = "drain" for it') as refused:
-        ramping.look_again(context.workspace, context.workspace.sources(["orders"]))
-    assert "--force" not in str(refused.value)
+    def show_few(*_arguments: Any) -> PullResult:
+        return PullResult("orders", "pull", "copy", 500, captured=400, left=100)
+
+    for pull, why in ((refuse, "is refused"), (show_few, "does not show all")):
+        monkeypatch.setattr(ramping, "pull", pull)
+        with pytest.raises(HarmRefused, match=f'a copy of it {why} .*set mode = "drain" for it') as refused:
+            ramping.look_again(context.workspace, context.workspace.sources(["orders"]))
+        assert "--force" not in str(refused.value)
