@@ -11,6 +11,7 @@ from dlq.analyzers.groups.classified import Duplicate
 from dlq.analyzers.rules import Letter, Verdict
 from dlq.core.causes import CAUSES, MOVED, SAME_KEY
 from dlq.core.settings import Rule as UserRule
+from dlq.core.text import quote_value
 
 
 class Known(NamedTuple):
@@ -139,12 +140,14 @@ def _with_memory(line: Advice, rule: str | None, reason: str) -> str:
 
 
 def _of_discarded(known: Known) -> str:
-    """Return where to look a discarded transaction up, and what the two ways back mean."""
+    """Return where to look a discarded transaction up, and what the two ways back mean; its key in quotes, by
+    which masked views know that it is a value."""
     if known.user_rule is not None:
         return "the transaction's outcome is unknown: look its key up in the business database"
+    key = known.keys or known.message_id
     return (
         "it was never delivered, as far as the broker knows: look "
-        f"{known.keys or known.message_id or 'its body'} up in the business database. If it was committed "
+        f"{quote_value(key) if key else 'its body'} up in the business database. If it was committed "
         "there, publish it (--to origin forces the commit); if its producer is up and can tell, resume the "
         "check (--to resume) and let it decide"
     )

@@ -5,7 +5,7 @@ from dlq.core.settings import Mask
 from dlq.core.text import quote_value
 from dlq.core.values.json_paths import parse_path
 
-COLUMNS = ("message_id", "correlation_id", "keys", "key", "exception_message", "failure_text")
+COLUMNS = ("message_id", "unique_key", "correlation_id", "keys", "key", "exception_message", "failure_text")
 """Columns with what a producer wrote, or a program that may quote it."""
 OLD = (
     "[[mask]] is no longer read: a masked view shows structure and hides all content. Take it out, or write "

@@ -18,7 +18,7 @@ from dlq.core.settings import Mask
 from dlq.core.values.json_paths import EVERY, parse_path
 
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
-_OF_PRODUCERS = ("message_id", "correlation_id", "keys", "key")
+_OF_PRODUCERS = ("message_id", "correlation_id", "keys", "key", "unique_key")
 """Columns with what a producer wrote."""
 _TEXTS = (
     "failure_text", "exception_message", "evidence", "advice_reason", "error", "errors", "output", "failure",
@@ -59,20 +59,18 @@ class Masker:
         self._paths = [parse_path(name) for kind, _, name in wanted if kind == "json"]
         self._columns = {kind for kind, colon, _ in wanted if not colon}
 
-    def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def document(self, document: Mapping[str, Any], message_id: object = None) -> dict[str, Any]:
         """Return a letter, or another JSON-able object, masked; it keeps its members, but for blocks of
-        bytes."""
-        kind, known = document.get("broker_kind"), document.get("message_id")
+        bytes. `message_id`: of the letter of which it is a part."""
+        kind, known = document.get("broker_kind"), document.get("message_id", message_id)
+        meant = _list_meant(document, known)
         return _rename_members(
-            (
-                name,
-                self._member("message_id" if name == "physical_id" and value == known else name, value, kind),
-            )
+            (name, self._member(meant.get(name, name), value, kind, known))
             for name, value in document.items()
             if name not in _LEFT_OUT
         )
 
-    def _member(self, name: str, value: Any, kind: str | None) -> Any:
+    def _member(self, name: str, value: Any, kind: str | None, message_id: object = None) -> Any:
         if name in ("headers", "properties") and isinstance(value, Mapping):
             return _rename_members((one, self._header(one, item, kind)) for one, item in value.items())
         if name == "body_base64" and value:
@@ -89,8 +87,9 @@ class Masker:
             is_quoting = name in _NOTES and _OF_PERSONS.search(value)
             return self.text(value) if is_quoting else self.sentence(value)
         if isinstance(value, Mapping):
-            return self.document(value)
-        return [self._member(name, one, kind) for one in value] if isinstance(value, list | tuple) else value
+            return self.document(value, message_id)
+        is_list = isinstance(value, list | tuple)
+        return [self._member(name, one, kind, message_id) for one in value] if is_list else value
 
     def _header(self, name: str, value: Any, kind: str | None) -> Any:
         if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
@@ -146,6 +145,14 @@ class Masker:
             rest = [f"{len(value) - _MOST_ITEMS:,} more"] if len(value) > _MOST_ITEMS else []
             return [self._shape(one, (*at, place)) for place, one in enumerate(value[:_MOST_ITEMS])] + rest
         return shape(value)
+
+
+def _list_meant(document: Mapping[str, Any], message_id: object) -> Mapping[str, str]:
+    """Return which members hold what others are named for: a released key in the audit, or an id that is
+    both."""
+    if document.get("action") == "release":
+        return {"value": "key"}
+    return {"physical_id": "message_id"} if document.get("physical_id") == message_id else {}
 
 
 def shape(value: Any) -> Any:

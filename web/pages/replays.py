@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,7 +64,11 @@ def _tell_doubt(ask: PageRequest, doubt: Document, jobs: Sequence[Job]) -> Mappi
     """Return why letters are in doubt, and what the brokers said when they were asked of them last."""
     asked = next((job for job in jobs if job.words[:2] == _ASKED), None)
     said = ask.mask_errors(ask.console.jobs.output(asked)[1]) if asked and doubt["letters"] else ""
-    return {"doubt": ask.masker().document(doubt), "said": said}
+    why: Counter[str] = Counter()
+    for text, count in doubt["why"].items():
+        why[ask.mask_errors(text)] += count
+    letters = [ask.mask(one | {"why": ask.mask_errors(one["why"])}) for one in doubt["letters"]]
+    return {"doubt": {"why": why, "letters": letters}, "said": said}
 
 
 def follow(ask: PageRequest) -> Response:

@@ -27,6 +27,8 @@ def letter(canary: str) -> dict[str, Any]:
         "message_id": canary, "physical_id": canary, "keys": [canary], "raw_properties_base64": HIDDEN,
         "headers": {"from": canary, "nested": json.dumps({"mail": [canary]}), "object": {"mail": canary}},
         "properties": {"correlation_id": canary, "priority": "5"},
+        "record": {"physical_id": canary}, "transactions": [{"unique_key": canary}],
+        "audit": [{"action": "release", "value": canary}],
         "failure_text": f'no stock for "{canary}" of order 17',
         "body_base64": base64.b64encode(json.dumps({"mail": canary, "n": 7}).encode()).decode(),
     }  # fmt: skip

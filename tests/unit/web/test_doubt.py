@@ -12,7 +12,8 @@ from dlq.replay.plans import planfile
 from dlq.web.jobs import Jobs
 from dlq.web.pages import replays
 
-WHY = "the broker closed the connection of jane.doe@example.com"
+WHY = "the broker closed the connection of jane.doe@example.com: invalid expiration 'zebra'"
+MASKED = {"roles": {"read": ["*"], "plan": ["*"], "apply": ["*"], "reconcile": ["*"]}}
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def plan_in_doubt(serve: Serve, shop: dict[str, Any]) -> tuple[Browser, str]:
     """A plan of which three letters were sent, and nothing came back."""
-    browser = serve(**shop)
+    browser = serve(serve=MASKED, **shop)
     made = browser.post("/plans", {"id": IDS}, "/plans/new")
     plan = str(made.headers["location"]).removeprefix("/plans/")
     store = browser.console.look.workspace.store
@@ -47,7 +48,8 @@ def test_the_page_says_why_and_of_which(plan_in_doubt: tuple[Browser, str]) -> N
     text = browser.get(f"/replays/{plan}").text
     for one in IDS[:3]:
         assert f'name="id" value="{one}"' in text
-    assert "the broker closed the connection of ?" in text
+    assert text.count("the broker closed the connection of ?: invalid expiration") == 1 + 3
+    assert "zebra" not in text
     assert f'value="{IDS[3]}"' not in text
     assert 'data-label="in doubt">3<' in browser.get("/books").text
 

@@ -6,14 +6,19 @@ import shlex
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus, urlencode
+from zipfile import ZipFile
 
 import pytest
+from support.analyzers import mixed
 from support.archives import letter, write_analysis, write_segment
 from support.consoles import FAILURE, IDS, LETTER, TIMEOUT, Serve, commands_on, name_person
 
 from dlq.archive import manifests
 from dlq.archive.storage.store import LocalStore
 from dlq.core import clock
+from dlq.operations.workspace import Notes, open_workspace
+from dlq.reports.letters.masking import Masker
+from dlq.web import agents
 
 CAPTURED = 10**15
 CANARY = "jane.doe@example.com"
@@ -243,6 +248,37 @@ def test_letters_are_dismissed_and_opened_again(serve: Serve, dlq: Any) -> None:
 @pytest.mark.parametrize("path", [*LISTS, FAILURE, LETTER, "/letters?text=jane"])
 def test_personal_data_is_masked_on_every_page(serve: Serve, path: str) -> None:
     assert CANARY not in serve().get(path).text.replace('value="jane', "")
+
+
+WORD = "zebracanary"
+OF_ALL = (mixed.given_up(WORD), mixed.half(WORD, 0), mixed.dead(), mixed.rejected(WORD),
+          mixed.suppressed(1)._replace(physical_id=WORD), mixed.OF_KAFKA[0][0])  # fmt: skip
+
+
+def test_no_word_of_a_producer_is_in_any_masked_view(store: LocalStore, serve: Serve, dlq: Any) -> None:
+    """An id or a key need look like nothing that is masked by its looks."""
+    same = {"message_id": WORD, "correlation_id": WORD, "key": WORD, "keys": (WORD,), "body": WORD.encode()}
+    for number, one in enumerate(OF_ALL):
+        texts = {"headers": {**one.headers, "app": WORD}, "properties": {**one.properties, "KEYS": WORD}}
+        own = {"record_id": f"{number:032x}", "captured_at": CAPTURED, "source": f"s{number // 2}"}
+        write_segment(store, f"w-{number}", [one._replace(**same, **texts, **own)])
+    dlq("analyze")
+    dlq("export", "--mask", "all.zip")
+    dlq("report", "--mask", "--out", "report.html")
+    browser, masker = serve(), Masker()
+    seat = open_workspace(browser.console.settings, Notes())
+    shown: dict[str, object] = {path: browser.get(path).text for path in LISTS}
+    shown["report"] = Path("report.html").read_text()
+    shown["agents"] = masker.document(agents.transactions(seat))
+    for row in dlq("ls"):
+        one, failure = row["record_id"], row["fingerprint"]
+        shown[f"show {one}"] = dlq("show", "--mask", one)
+        shown[f"agent {one}"] = masker.document(agents.letter(seat, one))
+        pages = (f"/letters/{one}", *([f"/failures/{failure}"] if failure else []))
+        shown |= {page: browser.get(page).text for page in pages}
+    with ZipFile("all.zip") as bundle:
+        shown |= {name: bundle.read(name).decode() for name in bundle.namelist()}
+    assert [name for name, text in shown.items() if WORD in str(text)] == []
 
 
 def test_no_address_of_a_page_says_what_is_masked(serve: Serve, store: LocalStore) -> None:

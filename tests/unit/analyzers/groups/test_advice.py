@@ -115,8 +115,8 @@ def test_the_users_own_advice_comes_first(rule: str | None, advice: str, reason:
 
 
 DISCARDED: list[tuple[dict[str, Any], str]] = [
-    ({"keys": "order 17", "message_id": "m"}, "look order 17 up in the business database"),
-    ({"keys": "", "message_id": "m"}, "look m up in the business database"),
+    ({"keys": "order 17", "message_id": "m"}, "look 'order 17' up in the business database"),
+    ({"keys": "", "message_id": "m"}, "look 'm' up in the business database"),
     ({"message_id": ""}, "look its body up in the business database"),
     ({}, "look its body up in the business database"),
     ({"message_id": "m", "user_rule": "cause-only"}, "outcome is unknown: look its key up"),
@@ -146,5 +146,5 @@ def test_a_suppressed_duplicate_is_told_what_its_burst_shows() -> None:
 
 def test_each_letter_keeps_its_own_words() -> None:
     words = [advise(known("check_skipped", keys=key))[1] for key in ("order 1", "order 2")]
-    assert "order 1 " in words[0]
-    assert "order 2 " in words[1]
+    assert "'order 1' " in words[0]
+    assert "'order 2' " in words[1]
