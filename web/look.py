@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 from dlq.archive import analyses
 from dlq.archive.storage.store import LocalStore
+from dlq.core import clock
 from dlq.core.errors import DlqError, TookTooLong, UsageError
 from dlq.core.failures import Event
 from dlq.core.runtime import patience
@@ -37,6 +38,11 @@ AT_ONCE = 4
 _MEMORY = "256MB"
 """Of the views of one who looks; beyond it DuckDB spills into a file."""
 _T = TypeVar("_T")
+
+
+def this_minute() -> int:
+    """Return what stands in the names of what follows from the time, too: it is made anew each minute."""
+    return clock.now() // 60_000_000
 
 
 class Kept:

@@ -14,6 +14,7 @@ from dlq.core.text import sql_literal
 from dlq.operations.reading.agent_query import check_condition
 from dlq.operations.reading.selecting import Selection
 from dlq.web.console import PageRequest
+from dlq.web.look import this_minute
 
 _OF_SELECTION = ("source", "since", "incident", "failure", "where")
 """Filters with an option of their own."""
@@ -58,6 +59,11 @@ def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = 
         chosen.get("failure"),
         chosen.get("text") if sees_all else None,
     )
+
+
+def name(selection: Selection) -> tuple[str, int]:
+    """Return by which name it is kept what these letters are: `since` may say how long ago."""
+    return selection.options(), this_minute() if selection.since else 0
 
 
 def select_to_change(ask: PageRequest, chosen: Mapping[str, str]) -> Selection:

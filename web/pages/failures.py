@@ -25,6 +25,7 @@ from dlq.reports import failures as words
 from dlq.reports.letters import stack
 from dlq.web.console import PageRequest, Undo
 from dlq.web.forms import Form
+from dlq.web.look import this_minute
 from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import show_part
 from dlq.web.pages.plans import read_plans
@@ -53,7 +54,8 @@ def list_page(ask: PageRequest) -> Response:
 def list_every(ask: PageRequest) -> list[words.Row]:
     """Return all failures, what needs a person first."""
     found = _find_every(ask)
-    return ask.console.look.keep("failures", lambda seen: operations.tell_failures(seen, found))
+    named = ("failures", this_minute())  # a snooze may end
+    return ask.console.look.keep(named, lambda seen: operations.tell_failures(seen, found))
 
 
 def list_states(ask: PageRequest) -> tuple[tuple[str, str, str | None], ...]:
@@ -85,7 +87,6 @@ class _Seen(NamedTuple):
     common: list[common.Trait]
     incidents: list[str]
     plans: list[str]
-    owners: list[Document]
 
 
 _INCIDENTS = (
@@ -108,8 +109,16 @@ def _look_at(ask: PageRequest, workspace: Workspace, row: Mapping[str, Any]) -> 
             [one for one in common.gather(views) if _is_shown(ask, one)],
             [one for (one,) in run(views, _INCIDENTS, [name]).rows],
             [one for (one,) in run(views, _PLANS).rows],
-            owners.gather(views, workspace.settings, name),
         )
+
+
+def _list_owners(ask: PageRequest, fingerprint: str) -> list[Document]:
+    """Return what the owners of consumers say of a failure by now."""
+    return ask.console.look.keep(
+        ("owners", fingerprint, this_minute()),
+        lambda seen: owners.gather(open_views(seen), seen.settings, fingerprint),
+        of_letters=True,
+    )
 
 
 def _is_shown(ask: PageRequest, trait: common.Trait) -> bool:
@@ -144,7 +153,7 @@ def show_page(ask: PageRequest) -> Response:
         common=look.common,
         incidents=look.incidents,
         plans=[*dict.fromkeys([*look.plans, *_list_planned(ask, name)])],
-        owners=look.owners,
+        owners=_list_owners(ask, name),
         own=next((text for kind, text in (look.sample or {"trace": ()})["trace"] if kind == "own"), ""),
         advice=ADVICE,
         proposals=[_tell_proposal(ask, one, row) for one in proposals if not one.done_by],

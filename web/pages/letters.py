@@ -83,7 +83,7 @@ def list_page(ask: PageRequest) -> Response:
     chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
     after, sort = ask.query.get("after") or None, ask.query.get("sort", "")
     selection, look = choosing.select(chosen, sees_all=ask.sees_all), ask.console.look
-    named, order = selection.options(), read_order(sort) if sort else None
+    named, order = choosing.name(selection), read_order(sort) if sort else None
     is_part = "part" in ask.query and "text" in chosen
     wanted = LettersWanted(selection, _COLUMNS, PAGE, after, order, is_part)
     read = partial(_read_page, ask, wanted=wanted)

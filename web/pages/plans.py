@@ -34,6 +34,7 @@ from dlq.reports import failures as words
 from dlq.reports.letters import stack
 from dlq.web.console import PageRequest
 from dlq.web.forms import Form
+from dlq.web.look import this_minute
 from dlq.web.pages import choosing
 from dlq.web.pages.letter_values import add_trace
 from dlq.web.pages.paging import PAGE, show_part
@@ -125,7 +126,10 @@ def list_waiting(ask: PageRequest) -> list[dict[str, Any]]:
     named, keep = ("unsent", *planfile.ids(ask.workspace().store)), ask.console.look.keep
     unsent = keep(named, consent.list_unsent, of_letters=True)
     return ask.mask_all(
-        keep(("waiting", actor), lambda seen: consent.list_waiting(replace(seen, name=actor), unsent))
+        keep(
+            ("waiting", actor, this_minute()),
+            lambda seen: consent.list_waiting(replace(seen, name=actor), unsent),
+        )
     )
 
 
@@ -145,7 +149,7 @@ def show_form(ask: PageRequest) -> Response:
     selection, typed = choosing.select_to_change(ask, chosen), choosing.select(chosen)
     count = None
     if ids or not selection.is_all:
-        named = ("count", selection.options(), *ids)
+        named = ("count", *choosing.name(selection), *ids)
         count = ask.console.look.keep(named, lambda workspace: count_letters(workspace, selection, ids))
     return ask.page(
         "plan_new",

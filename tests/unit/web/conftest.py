@@ -1,6 +1,7 @@
 """A console over a small archive, asked without a network, and a shell beside it."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,17 @@ def serve(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         return browser
 
     return start
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """So many days go by."""
+
+    def forward(days: float) -> None:
+        passed = round(days * 86_400 * 10**9)
+        monkeypatch.setattr(time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + passed)
+
+    return forward
 
 
 @pytest.fixture

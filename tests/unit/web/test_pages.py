@@ -3,6 +3,7 @@
 import html
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus, urlencode
@@ -189,7 +190,7 @@ def test_what_is_said_of_a_failure_stands_in_the_ledger_under_a_proven_name(
 
 
 def test_a_failure_says_in_which_version_it_was_resolved_and_what_owners_of_consumers_say_now(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, wait: Callable[[float], None]
 ) -> None:
     browser = serve(consumers={"billing": {**BILLING, "holds_for": "1h"}})
     browser.post(f"{FAILURE}/resolve", {"version": "2.4.1"}, FAILURE)
@@ -197,10 +198,24 @@ def test_a_failure_says_in_which_version_it_was_resolved_and_what_owners_of_cons
     assert "resolved  in 2.4.1" in text
     assert "billing: safe (idempotent); 3 of 3 are older: check_first" in text
     browser = serve(consumers={"billing": {**BILLING, "holds_for": "36000d"}})
-    assert "are older: check_first" not in browser.get(LETTER).text
-    later = clock.now() + 36_000 * 86_400_000_000
-    monkeypatch.setattr("dlq.replay.plans.owners.now", lambda: later)
+    for page in (LETTER, FAILURE):
+        assert "are older: check_first" not in browser.get(page).text
+    wait(36_000)
     assert "1 of 1 are older: check_first" in browser.get(LETTER).text
+    assert "3 of 3 are older: check_first" in browser.get(FAILURE).text
+
+
+def test_what_time_has_ended_is_over_though_nothing_was_pulled_and_nobody_spoke(
+    serve: Serve, wait: Callable[[float], None]
+) -> None:
+    browser, since = serve(), f"since={clock.now() // 86_400_000_000 + 1}d"
+    browser.post(f"{FAILURE}/snooze", {"until": "3d", "reason": "monday"}, FAILURE)
+    for asleep, died in ([TIMEOUT], 4), ([], 0):
+        assert failures_on(browser.get("/failures?state=snoozed").text) == asleep
+        listed = browser.get(f"/letters?{since}").text
+        assert (len(ids_on(listed)), f'role="status">{died} letters' in listed) == (died, True)
+        assert f"{died} letters chosen" in browser.get(f"/plans/new?{since}").text
+        wait(4)
 
 
 def test_what_is_done_is_done_to_the_letters_that_were_chosen(serve: Serve) -> None:

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,9 @@ def test_who_made_a_plan_cannot_approve_it_and_sees_why(browser: Browser) -> Non
         assert post(browser, plan, "approve", {"digest": digest_of(browser, plan)}, who).status_code == 409
 
 
-def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser: Browser) -> None:
+def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown_and_ends(
+    browser: Browser, wait: Callable[[float], None]
+) -> None:
     plan = make_plan(browser, {"id": IDS[0]})
     digest, unasked = digest_of(browser, plan), "is not approved, and [replay] approval wants it"
     assert unasked in browser.get(f"/plans/{plan}", **BOB).text
@@ -94,6 +97,9 @@ def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser:
         answer = post(browser, plan, "apply", wrong)
         assert (answer.status_code, "has changed since it was shown" in answer.text) == (409, True)
     assert browser.console.jobs.list_all() == []
+    assert "for your consent" not in browser.get("/plans", **BOB).text
+    wait(2)
+    assert "for your consent" in browser.get("/plans", **BOB).text
 
 
 def draft(browser: Browser) -> dict[str, str | list[str]]:
