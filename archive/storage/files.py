@@ -38,6 +38,13 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
         yield file
 
 
+def keep_rights(file: BinaryIO, path: str | Path) -> None:
+    """Give a file the owner and the rights of the one at `path`, which it is to replace. Raises OSError."""
+    found = os.stat(path)
+    os.fchown(file.fileno(), found.st_uid, found.st_gid)
+    os.fchmod(file.fileno(), stat.S_IMODE(found.st_mode))
+
+
 def is_stream(path: str | Path) -> bool:
     """Another's pipe is none: it is replaced like any other name. A device, as root could replace one, is."""
     try:

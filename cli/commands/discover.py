@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlq.cli import completion
-from dlq.cli.context import DEFAULT_CONFIG, Context
+from dlq.cli.context import DEFAULT_CONFIG, Context, config_path
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import UsageError
 
@@ -46,7 +46,7 @@ def look_around(context: Context, broker: str | None = None, write: bool = True)
     if write:
         _write(context, found)
     elif any(not queue["configured"] for one in found.document["brokers"] for queue in one["queues"]):
-        context.say("Next: dlq discover --write adds the queues without a source to dlq.toml")
+        context.say(f"Next: dlq discover --write adds the queues without a source to {_path_of(context)}")
     if not found.errors:
         return ExitCode.DONE
     return ExitCode.PARTLY if found.places else code_of(found.errors[0])
@@ -68,18 +68,23 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
         context.emit_rows(_COLUMNS, every)
 
 
+def _path_of(context: Context) -> Path:
+    return config_path(context.config) or Path(DEFAULT_CONFIG)
+
+
 def _write(context: Context, found: "Discovered") -> None:
-    from dlq.archive.storage.files import replacing
+    from dlq.archive.storage.files import keep_rights, replacing
     from dlq.connectors.local import user_files
     from dlq.operations.brokers.discovering import write_sources
 
-    path = Path(context.config or DEFAULT_CONFIG)
+    path = _path_of(context)
     try:
         text = user_files.text(path)
         tables = write_sources(context.settings, found.places)
         if tables:
             tomllib.loads(whole := text.rstrip("\n") + "\n" + tables)  # it stays readable
-            with replacing(str(path)) as file:
+            with replacing(path.resolve()) as file:
+                keep_rights(file, path)
                 file.write(whole.encode())
     except tomllib.TOMLDecodeError as error:
         raise UsageError(

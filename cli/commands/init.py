@@ -38,7 +38,7 @@ def init(
     from dlq.archive.storage.files import replacing
 
     context: Context = ctx.obj
-    path = context.config or DEFAULT_CONFIG
+    path = context.config or os.environ.get("DLQ_CONFIG") or DEFAULT_CONFIG
     if os.path.lexists(path) and not force:
         raise UsageError(f"{path} is there already; add --force to replace it")
     password_file = None

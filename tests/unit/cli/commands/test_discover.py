@@ -1,5 +1,6 @@
 """`dlq discover` and `dlq init --url`: sources for what looks like dead letters."""
 
+import os
 import tomllib
 from pathlib import Path
 from socket import socket
@@ -60,6 +61,26 @@ def test_what_is_configured_is_not_added_again(dlq: Dlq, url: str) -> None:
     assert [line.split(",")[6] for line in out.splitlines()] == ["configured", "True", "False", "True"]
     code, _out, err = dlq("discover", "memorx")
     assert (code, "did you mean 'memory'" in err) == (2, True)
+
+
+def test_the_configuration_that_was_read_gets_the_sources_and_keeps_its_owner_and_rights(
+    dlq: Dlq, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, link = tmp_path / "mine.toml", tmp_path / "etc.toml"
+    link.symlink_to(mine)
+    monkeypatch.setenv("DLQ_CONFIG", str(link))
+    assert dlq("init")[0] == 2, "it is there already, by a link that leads nowhere"
+    mine.write_text(f'[brokers.memory]\nkind = "memory"\nurl = "{url}"\n')
+    mine.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(mine, 1, 2)
+    before = mine.stat()
+    assert f"without a source to {link}" in dlq("discover")[2]
+    assert f"2 sources added to {link}" in dlq("discover", "--write")[2]
+    assert len(tomllib.loads(mine.read_text())["sources"]) == 2
+    after = mine.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert (link.is_symlink(), Path("dlq.toml").exists()) == (True, False)
 
 
 def test_a_configuration_that_takes_no_more_tables_stays_as_it_is(dlq: Dlq, url: str) -> None:
