@@ -69,9 +69,6 @@ def _say_lost(context: Context, counts: Mapping[str, int]) -> None:
 
 
 def _say(context: Context, counts: Mapping[str, int]) -> None:
-    if not any(counts.values()):
-        context.say("no letters")
-        return
     verb, what = _words(counts)
     context.emit(counts, lambda: context.console.print(_letters(counts[verb], what)))
     if verb == "dismissed" and counts["known"]:

@@ -60,6 +60,13 @@ def test_a_second_dismissal_changes_nothing(dlq: Dlq) -> None:
     assert json.loads(told)["detail"].startswith("first (")
 
 
+def test_where_no_letter_is_chosen_nothing_is_counted(dlq: Dlq) -> None:
+    for words, verb in ((["--reason", "x"], "dismissed"), (["--undo"], "reopened")):
+        code, out, _err = dlq("-o", "json", "dismiss", "--where", "false", *words)
+        assert (code, json.loads(out)) == (0, {verb: 0, "known": 0})
+    assert dlq("-o", "table", "dismiss", "--where", "false", "--undo")[1] == "0 letters open again\n"
+
+
 @each_row(("arguments", "told"), [
     (["--reason", "x"], "no letters are chosen"),
     ([IDS[0]], "say why they need no replay"),
