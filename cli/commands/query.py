@@ -7,6 +7,7 @@ import typer
 
 from dlq.cli.context import Context
 from dlq.cli.memory import OF_SQL, bound_memory
+from dlq.core.errors import UsageError
 
 
 def query(
@@ -29,5 +30,12 @@ def query(
 
     context: Context = ctx.obj
     bound_memory(OF_SQL)
-    found = run_query(context.workspace, sys.stdin.read() if sql == "-" else sql)
+    found = run_query(context.workspace, _read() if sql == "-" else sql)
     context.emit_rows(found.columns, found.rows)
+
+
+def _read() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("SQL is not UTF-8; write it in UTF-8") from error

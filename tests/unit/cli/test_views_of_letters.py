@@ -109,6 +109,9 @@ def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "q.sql").write_text("select cause, count(*) as n from letters group by 1 order by 2")
     monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open())
     assert rows(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
+    (tmp_path / "q.sql").write_bytes(b"select '\xff'")
+    monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open(errors="surrogateescape"))
+    assert dlq("query", "-") == (2, "", "dlq: SQL is not UTF-8; write it in UTF-8\n")
 
 
 def test_letters_that_no_analysis_has_classified_have_no_cause_and_no_analysis(
