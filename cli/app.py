@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -204,7 +204,7 @@ def hoist(arguments: Sequence[str]) -> list[str]:
     """Move common options to the front, wherever they stand, so that both orders work. Raises UsageError."""
     front: list[str] = []
     rest: list[str] = []
-    words = iter(arguments)
+    words, command = iter(arguments), command_line()
     for word in words:
         if word == "--":
             rest += [word, *words]
@@ -212,13 +212,22 @@ def hoist(arguments: Sequence[str]) -> list[str]:
             front.append(word)
         elif word in _COMMON_VALUES:
             front += [word, _value_of(word, words)]
+        elif _takes_value(command, word):
+            rest += [word, *islice(words, 1)]
         elif short := _COMMON_SHORT.fullmatch(word):
             flags, letter, value = short.groups()
             front += [f"-{flag}" for flag in flags]
             front += [f"-{letter}", value or _value_of(f"-{letter}", words)] if letter else []
         else:
             rest.append(word)
+            command = getattr(command, "commands", {}).get(word, command)
     return front + rest
+
+
+def _takes_value(command: Any, word: str) -> bool:
+    """Return whether a word is an option of the command behind which a value stands: `--sort -cause`."""
+    options = [one for one in command.params if one.param_type_name == "option"]
+    return any(word in one.opts and not one.is_flag for one in options)
 
 
 def _value_of(option: str, words: Iterator[str]) -> str:
@@ -261,6 +270,7 @@ def run(arguments: Sequence[str], proven: str | None = None) -> int:
 
 
 def _run(arguments: Sequence[str], outputs: select.poll, proven: str | None) -> int:
+    words = arguments
     try:
         words = hoist(arguments)
         if wants_no_escapes("--no-color" in words):
@@ -279,13 +289,13 @@ def _run(arguments: Sequence[str], outputs: select.poll, proven: str | None) -> 
         if not isinstance(broken, BrokenPipeError):
             raise
         if not any(event & select.POLLERR for _, event in outputs.poll(0)):
-            return _report_unexpected(broken, arguments)  # a broker's socket breaks in the same way
+            return _report_unexpected(broken, words)  # a broker's socket breaks in the same way
         _drop_stdout()
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
         if unwrap_interrupt(error) is not error:
             return _complain("interrupted", ExitCode.INTERRUPTED)
-        return _last_resort(error, arguments)
+        return _last_resort(error, words)
     return int(result) if isinstance(result, int) else ExitCode.DONE
 
 
@@ -329,12 +339,12 @@ def _complain(text: str, code: ExitCode) -> ExitCode:
     return code
 
 
-def _last_resort(error: Exception, arguments: Sequence[str]) -> ExitCode:
+def _last_resort(error: Exception, words: Sequence[str]) -> ExitCode:
     if getattr(error, "errno", None) in _NO_ROOM:
         return _full(error)
     if isinstance(error, FileNotFoundError) and _NOWHERE in str(error):
         return _complain(f"{error.strerror}: set TMPDIR to a folder that can be written", ExitCode.USAGE)
-    return _report_unexpected(error, arguments)
+    return _report_unexpected(error, words)
 
 
 def _full(error: Exception) -> ExitCode:
@@ -345,10 +355,10 @@ def _full(error: Exception) -> ExitCode:
     return _complain(f"{why} {place}: make room, and run it again", ExitCode.PARTLY)
 
 
-def _report_unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
+def _report_unexpected(error: Exception, words: Sequence[str]) -> ExitCode:
     import tempfile
 
-    if {"-v", "--verbose"} & set(hoist(arguments)):
+    if {"-v", "--verbose"} & set(words):
         show_trace(error)
     kept = "there is no room for the details, which -v shows"
     with suppress(OSError):

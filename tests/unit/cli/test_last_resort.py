@@ -19,6 +19,8 @@ from dlq.operations.concurrency import Stop, do_at_once
 class Failing:
     """A command line that ends with this error."""
 
+    params = ()
+
     def __init__(self, error: Exception) -> None:
         self._error = error
 

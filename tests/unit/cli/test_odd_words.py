@@ -128,6 +128,8 @@ def test_a_file_may_have_any_name_and_steers_no_terminal(
     ("ls -cdlq.toml --limit 5", "-c dlq.toml ls --limit 5"), ("ls -qv", "-q -v ls"),
     ("ls -qocsv", "-q -o csv ls"), ("ls -qo csv", "-q -o csv ls"),
     ("ls --output=csv --config x --quiet", "--output=csv --config x --quiet ls"),
+    ("ls --sort -cause -ocsv", "-o csv ls --sort -cause"), ("ls --sort", "ls --sort"),
+    ("-c ls replay plan --text -v", "-c ls replay plan --text -v"), ("pull --force -v", "-v pull --force"),
     ("export -", "export -"), ("show -x", "show -x"), ("show -- -q", "show -- -q"),
 ])  # fmt: skip
 def test_common_options_come_to_the_front_however_they_are_written(words: str, hoisted: str) -> None:
