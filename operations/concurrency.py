@@ -58,7 +58,7 @@ def do_at_once(
     if seconds is None and min(most, len(items)) == 1:
         run()
     else:
-        for _ in range(most):
+        for _ in range(min(most, len(items))):
             threading.Thread(target=run, daemon=True).start()
         _wait(futures, stop, interrupted, seconds)
     yield from zip(items, futures, strict=True)

@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,11 @@ def test_a_ctrl_c_within_a_c_library_is_a_ctrl_c_and_stops_what_is_done_for_many
     ((_, first), (_, second)) = do_at_once(work, [1, 2], 1)
     assert isinstance(first.exception(), KeyboardInterrupt)
     assert second.cancelled()
+
+
+def test_no_more_threads_begin_than_there_is_work_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[threading.Thread] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (begun.append(thread), start(thread)))
+    ended = do_at_once(lambda item, _stop: item, ["a", "b"], 100)
+    assert ([future.result() for _, future in ended], len(begun)) == (["a", "b"], 2)
