@@ -81,34 +81,39 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     for name in data:
         if name not in TOP:
             raise ConfigError(f"unknown key {quote_value(name)}{suggest(name, TOP) or _NO_SUCH_KEY}")
-    values: dict[str, Any] = {"archive": _read_value("archive", data.get("archive", "./archive"), str)}
+    given = environment or {}
+    archive = _read_value("archive", data.get("archive", "./archive"), str)
+    values: dict[str, Any] = {"archive": given.get("DLQ_ARCHIVE", archive)}
     if isinstance(data.get("mask"), list):
         raise ConfigError(masks.OLD)
     for section, made_as in _NAMED.items():
         tables = _table(section, data.get(section, {}))
+        kinds = {name: _of_kind(section, name, tables[name], values, given) or made_as for name in tables}
+        built = {name: _build(f"{section}.{name}", kinds[name], tables[name], name) for name in tables}
         values[section] = {
-            name: _build(f"{section}.{name}", _of_kind(section, name, table, values) or made_as, table, name)
-            for name, table in tables.items()
+            name: _apply_variables(f"{section}_{name}", one, given) for name, one in built.items()
         }
     for section, made_as in _LISTED.items():
         rows = _read_value(section, data.get(section, []), list)
         values[section] = tuple(_build(f"{section}[{i}]", made_as, row) for i, row in enumerate(rows))
     for section, made_as in SINGLE.items():
-        values[section] = _build(section, made_as, data.get(section, {}))
-    settings = Settings(**_with_environment(values, environment or {}))
+        values[section] = _apply_variables(section, _build(section, made_as, data.get(section, {})), given)
+    settings = Settings(**values)
     check(settings)
     return settings
 
 
-def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> type | None:
+def _of_kind(
+    section: str, name: str, table: Any, values: Mapping[str, Any], environment: Mapping[str, str]
+) -> type | None:
     """Return what a broker's table, or that of a source on it, may hold; None: nothing of its kind's own."""
     if section not in ("brokers", "sources") or not isinstance(table, Mapping):
         return None
+    decides = "kind" if section == "brokers" else "broker"
+    kind = named = environment.get(_variable(f"{section}_{name}", decides), table.get(decides))
     if section == "sources":
-        named = table.get("broker")
         broker = values["brokers"].get(named) if isinstance(named, str) else None
         return plugin_of(broker.kind).source if broker else None
-    kind = table.get("kind")
     if isinstance(kind, str) and kind not in REGISTRY:
         known = ", ".join(REGISTRY)
         raise ConfigError(
@@ -199,23 +204,19 @@ def _without_nul(place: str, text: str) -> str:
     return text
 
 
-def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """DLQ_ARCHIVE, DLQ_LEDGER_URL, DLQ_SPARK_MASTER, DLQ_BROKERS_SHOP_URL, ...: the file in text."""
+def _apply_variables(place: str, current: Any, environment: Mapping[str, str]) -> Any:
+    """Return settings as DLQ_LEDGER_URL, DLQ_SPARK_MASTER, DLQ_BROKERS_SHOP_URL, ... change them: the file in
+    text."""
+    given: dict[str, Any] = {}
+    for name, wanted in _hints(current.__class__).items():
+        variable = _variable(place, name)
+        if name != "name" and variable in environment:
+            given[name] = _of_text(variable, environment[variable], wanted)
+    return replace(current, **given)
 
-    def changed(place: str, current: Any) -> Any:
-        given: dict[str, Any] = {}
-        for name, wanted in _hints(current.__class__).items():
-            variable = re.sub("[-.]", "_", f"DLQ_{place}_{name}".upper())
-            if name != "name" and variable in environment:
-                given[name] = _of_text(variable, environment[variable], wanted)
-        return replace(current, **given)
 
-    values["archive"] = environment.get("DLQ_ARCHIVE", values["archive"])
-    for section in SINGLE:
-        values[section] = changed(section, values[section])
-    for section in _NAMED:
-        values[section] = {name: changed(f"{section}_{name}", item) for name, item in values[section].items()}
-    return values
+def _variable(place: str, name: str) -> str:
+    return re.sub("[-.]", "_", f"DLQ_{place}_{name}".upper())
 
 
 def _of_text(variable: str, text: str, wanted: Any) -> Any:

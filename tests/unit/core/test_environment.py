@@ -2,6 +2,7 @@
 
 import pytest
 
+from dlq.core.brokers import plugin_of
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Settings
@@ -32,7 +33,20 @@ def test_texts_numbers_truths_and_lists_are_read() -> None:
     assert not settings(DLQ_SOURCES_ORDERS_TRANSACTIONS="0").sources["orders"].transactions
 
 
+def test_what_a_variable_makes_another_kind_has_the_settings_of_that_kind() -> None:
+    brokers = {"shop": {"kind": "rocketmq"}, "other": {"kind": "kafka"}}
+    file = {"brokers": brokers, "sources": {"orders": {"broker": "shop", "topic": "orders.dlt"}}}
+    urls = {"DLQ_BROKERS_SHOP_URL": "kafka://h:1", "DLQ_BROKERS_OTHER_URL": "kafka://h:1"}
+    for changed in {"DLQ_BROKERS_SHOP_KIND": "kafka"}, {"DLQ_SOURCES_ORDERS_BROKER": "other"}:
+        found = parse(file, {**urls, **changed})
+        assert isinstance(found.sources["orders"], plugin_of("kafka").source), changed
+        kinds = [one.kind for one in found.brokers.values() if isinstance(one, plugin_of("kafka").settings)]
+        assert kinds == ["kafka"] * (1 + ("DLQ_BROKERS_SHOP_KIND" in changed))
+
+
 @pytest.mark.parametrize(("variable", "text", "reason"), [
+    ("DLQ_BROKERS_SHOP_KIND", "kafak", "'kafak' is unknown; did you mean 'kafka'"),
+    ("DLQ_BROKERS_SHOP_KIND", "rabbitmq", "on a rabbitmq broker needs exactly one of: queue"),
     ("DLQ_REPLAY_MAX_LAPS", "abc", "DLQ_REPLAY_MAX_LAPS must be a whole number, not 'abc'"),
     ("DLQ_PROFILES_NIGHT_1_LIMIT", "", "a whole number"),
     ("DLQ_BROKERS_SHOP_WITNESS", "maybe", "true, false or 'auto', not 'maybe'"),
