@@ -128,6 +128,18 @@ def end_of(letter: Mapping[str, Any]) -> str:
     return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
+_IN_DOUBT = ("", "it may have gone back already; find out before anything else")
+_UNDECIDED: Mapping[str, tuple[str, str]] = {
+    "in_doubt": _IN_DOUBT,
+    "sending": _IN_DOUBT,
+    "held": (
+        " --not-sent {}",
+        "it is set aside, and no plan takes it in; this lets it go, if it did not arrive",
+    ),
+}
+"""State of a replay of which nobody knows the end -> options of `dlq replay reconcile`, and why."""
+
+
 def _next_step(letter: Document) -> tuple[str, str] | None:
     """Return what replay would do with this letter, as a command to copy, with its reason."""
     record_id, advice = letter["record_id"], letter["advice"]
@@ -141,9 +153,10 @@ def _next_step(letter: Document) -> tuple[str, str] | None:
         return None  # evidence beside a letter, and nothing that goes anywhere
     if letter["replay_state"] == "confirmed":
         return "dlq verify", "it went back already, and the broker confirmed it"
-    if letter["replay_state"] in ("in_doubt", "sending"):
+    if letter["replay_state"] in _UNDECIDED:
+        options, why = _UNDECIDED[letter["replay_state"]]
         reconcile = f"dlq replay reconcile {shlex.quote(letter['replays'][-1]['plan'])}"
-        return reconcile, "it may have gone back already; find out before anything else"
+        return reconcile + options.format(quoted), why
     by_decision = f"only by your decision: the advice is {advice}; "
     if letter["dead_letter_queue"] in (HALF, DISCARDED):
         leave = "" if advice in ("replay", "fix_first") else by_decision

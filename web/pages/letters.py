@@ -225,10 +225,17 @@ def show_page(ask: PageRequest) -> Response:
     return _show(ask, found | {"owners": describe_owners(found, ask.console.settings)}, masker)
 
 
+_NO_PLAN = {
+    "confirmed": "it went back already", "dismissed": "it is dismissed: open it again first",
+    **dict.fromkeys(("sending", "in_doubt"), "it may have gone back already: reconcile its plan first"),
+    "held": "it is set aside: reconcile its plan first",
+}  # fmt: skip
+"""State of a replay -> why no plan takes the letter in."""
+
+
 def _show(ask: PageRequest, found: dict[str, Any], masker: Masker | None) -> Response:
     missing = "No dead letter, but evidence" if letters.is_analysed(found) else "Not analysed yet"
     plain = "" if masker is None else " --mask"
-    no_plan = {"confirmed": "it went back already", "dismissed": "it is dismissed: open it again first"}
     return ask.page(
         "letter",
         f"dlq show {shlex.quote(found['record_id'][:12])} --explain{plain}",
@@ -241,7 +248,7 @@ def _show(ask: PageRequest, found: dict[str, Any], masker: Masker | None) -> Res
         bodies=list_bodies(found),
         body_title=letters.describe_body(found, preview_body(found)),
         shown_plain=masker is None,
-        no_plan=no_plan.get(found["replay_state"] or "", ""),
+        no_plan=_NO_PLAN.get(found["replay_state"] or "", ""),
         transaction_states=TRANSACTION_STATES,
         marks=stack.MARKS,
     )

@@ -102,12 +102,15 @@ def test_what_is_known_of_a_letter_is_said(store: LocalStore, values: dict[str, 
     assert said in shown(store, B, **values)
 
 
-def test_a_letter_whose_replay_is_in_doubt_is_not_offered_for_replay(store: LocalStore) -> None:
+@each_row(("state", "options"), [("in_doubt", ""), ("sending", ""), ("held", f" --not-sent {A[:12]}")])
+def test_a_letter_whose_replay_is_undecided_is_not_offered_for_replay(
+    store: LocalStore, state: str, options: str
+) -> None:
     write_analysis(store, "a", [verdict(A)])
-    row = {"record_id": A, "plan": "p7", "state": "in_doubt", "updated_at": 1}
+    row = {"record_id": A, "plan": "p7", "state": state, "updated_at": 1}
     ledger = pa.Table.from_pylist([row], views.REPLAYS)
     steps = gather(views.connect(store, ledger), A)["next"]
-    assert [step["command"] for step in steps] == ["dlq replay reconcile p7"]
+    assert [step["command"] for step in steps] == [f"dlq replay reconcile p7{options}"]
 
 
 def test_what_belongs_to_the_letter_comes_along(store: LocalStore) -> None:

@@ -51,6 +51,7 @@ def test_the_page_says_why_and_of_which(plan_in_doubt: tuple[Browser, str]) -> N
     assert text.count("the broker closed the connection of ?: invalid expiration") == 1 + 3
     assert "zebra" not in text
     assert f'value="{IDS[3]}"' not in text
+    assert "<button disabled>Plan a replay</button>" in browser.get(f"/letters/{IDS[0]}").text
     assert 'data-label="in doubt">3<' in browser.get("/books").text
 
 
