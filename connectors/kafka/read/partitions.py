@@ -128,7 +128,10 @@ class KafkaReading(LogReading):
             error, progress = message.error(), self._open.get(place)
             if error is not None:
                 self._react(error, Place(*place), progress, message.offset())
-            elif progress is not None and len(letters) != room:
+            elif progress is not None and len(letters) == room:
+                self._assign()  # it is behind what is known, and comes again
+                break
+            elif progress is not None:
                 self._largest = max(self._largest, len(message))
                 if self._is_letter(progress, message.offset()):
                     letters.append(message)

@@ -87,6 +87,19 @@ def test_what_comes_with_the_news_that_retention_was_faster_is_taken_once() -> N
     assert (cluster.starts, reading.snapshot, batches[-1].position) == ([(0, 0), (2, 0)], 6, 4)
 
 
+def test_what_a_limit_has_no_room_for_is_left_to_the_next_pull() -> None:
+    """Behind it come the ends of partitions, by which all before them would be known."""
+    end = Message(*FIRST, offset=3, error=KafkaError(KafkaError._PARTITION_EOF))
+    cluster: Any = Partitions([message(FIRST, 0), message(FIRST, 1), end])
+    plan = plan_of("cluster", [DEAD], [Log(FIRST, 0, 3, 3)], {})
+    request = ReadRequest(KafkaSource("s", "shop", topic="dead"), "drain", "p", limit=1)
+    reading = KafkaReading(cluster, request, plan, {}, {"dead": "4nLo"}, None)
+    [batch] = reading.batches()
+    assert [one.offset for one in batch.records] == [0]
+    assert batch.checkpoint == {"dead@cluster/4nLo:0": 1}
+    assert (cluster.starts, reading.snapshot) == ([(0,), (1,)], 3), "what is read goes on from there"
+
+
 NOT_THERE = Message(*FIRST, error=KafkaError(KafkaError.TOPIC_EXCEPTION))
 
 
