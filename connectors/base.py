@@ -74,8 +74,9 @@ class Gap(NamedTuple):
 
 class Batch(NamedTuple):
     """Some letters in a row. May be empty: a reading yields at least once a second, so that its
-    caller can look at the clock. `position` is that of the last letter delivered so far. `records` are
-    the caller's from then on; `core.columns.Columns` are the cheapest."""
+    caller can look at the clock. `position` is that of the last letter delivered so far; what comes as
+    evidence beside the snapshot has none. `records` are the caller's from then on; `core.columns.Columns` are
+    the cheapest."""
 
     records: Sequence[Record]
     position: int

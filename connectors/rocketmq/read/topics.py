@@ -44,14 +44,13 @@ class RocketReading(LogReading):
         self._cluster, self._outcomes = cluster, outcomes
         self._version = {node: str(facts["version"]) for node, facts in topology["brokers"].items()}
         self._links: dict[tuple[str, bool], Link] = {}
-        self._taken = 0
 
     def scan(self) -> Iterator[Batch]:
         """Yield the letters, queue by queue in offset order; then nothing more than the snapshot."""
         try:
             for offset_range in self._plan.ranges:
                 yield from self._scan(offset_range)
-                if self._taken == self._request.limit:
+                if self._position == self._request.limit:
                     return
         except ProtocolError as error:
             raise ConnectionLost(f"{self._cluster.name} sent what is no message: {error}") from error
@@ -69,13 +68,12 @@ class RocketReading(LogReading):
         for step in gather(steps, request.batch_rows, request.batch_bytes):
             messages, reached = self._within_limit(step)
             first = first or next(iter(messages), None)
-            self._taken += len(messages)
+            self._position += len(messages)
             records = make([*messages, *self._copies(place.node, messages)])
-            self._position += len(records)
             checkpoint = {**checkpoint_of(offset_range.key, reached, messages), **self._untold(place.node)}
             gaps = [gap._replace(log=offset_range.key, is_counted=True) for gap in step.gaps]
             yield Batch(records, self._position, checkpoint, (), gaps)
-            if self._taken == request.limit:
+            if self._position == request.limit:
                 break
         if offset_range.start < offset_range.end:
             yield from self._look_again(offset_range, reached, first)
@@ -87,7 +85,7 @@ class RocketReading(LogReading):
         then, and the next reading begins at the start of what is there."""
         place, key = offset_range.place.place, offset_range.key
         if is_still_there(self._cluster, offset_range.place, reached, first):
-            if reached < offset_range.end and self._taken != self._request.limit:
+            if reached < offset_range.end and self._position != self._request.limit:
                 raise ConnectionLost(f"{place} was not there for a moment")
             return
         self.complete, self.notes = False, [*self.notes, _DELETED.format(place, reached)]
@@ -115,7 +113,7 @@ class RocketReading(LogReading):
 
     def _within_limit(self, step: Step) -> tuple[Sequence[bytes], int]:
         limit = self._request.limit
-        room = len(step.messages) if limit is None else limit - self._taken
+        room = len(step.messages) if limit is None else limit - self._position
         if room >= len(step.messages):
             return step.messages, step.reached
         return step.messages[:room], queue_offset(step.messages[room])

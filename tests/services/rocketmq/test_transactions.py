@@ -151,6 +151,7 @@ def test_more_half_messages_than_a_batch_holds_come_with_their_outcomes(
     topics = [record.dead_letter_queue for record in seen.records]
     ended = [record.body for record in seen.records if record.dead_letter_queue == OP_TOPIC]
     assert (topics.count(HALF), topics.count(TOPIC)) == (5_050, 50)
+    assert seen.batches[-1].position == seen.snapshot == 5_050 + len(ended), "without those beside it"
     assert ended == (
         [offsets.encode()] if unhurried.version >= "5" else [b"%d" % half.offset for half in halves]
     )
