@@ -156,18 +156,19 @@ class Attempt:
                     self._submit(writer)
                 self._finish(progress)
             except (BrokerError, PoisonMessage):
-                if not self._reading.settles_at_once:
-                    self._archive_all(writer)
+                self._archive_all(writer)
                 raise
             except (KeyboardInterrupt, ArchiveError):
                 self._save()
                 raise
 
     def _archive_all(self, writer: ThreadPoolExecutor) -> None:
-        """Write what has come, though it cannot be acknowledged any more. It is then known if it comes again.
-        Raises ArchiveError."""
+        """Write what has come. Of a log that settles it; of a queue it cannot be acknowledged any more, and
+        is known if it comes again. Raises ArchiveError."""
         if self._has_news():
             self._submit(writer)
+        if self._reading.settles_at_once:
+            self._save()
         for _, written in self._writing:
             written.result()
 

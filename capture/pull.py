@@ -214,8 +214,11 @@ class _Pull:
             self._request = self._next_request(lost, tally)
 
     def _count_missing(self, total: Tally) -> int:
-        """Return letters of the snapshot that are not durable, and that no log has lost."""
-        return (self.result.snapshot or 0) - total.captured - total.recaptured - total.gone
+        """Return letters of the snapshot that are not durable, and that no log has lost. A log may bring more
+        than its snapshot, which is never settled."""
+        is_counted = self._is_log and self.result.mode == "drain"
+        durable = total.settled if is_counted else total.captured + total.recaptured
+        return (self.result.snapshot or 0) - durable - total.gone
 
     def _as_poison(self, error: errors.DlqError, tally: Tally, before: tuple[str, int]) -> errors.DlqError:
         """Return the error, as a poison where it has come before behind the same letter."""

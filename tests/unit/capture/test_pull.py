@@ -329,20 +329,32 @@ def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     shop.check_all_are_archived_once(60)
 
 
+class Log:
+    """A log of so many letters, read one by one, and the archive that it is pulled into."""
+
+    def __init__(self, store: LocalStore, folder: Path, letters: int) -> None:
+        (folder / "orders.dlq.log").write_text('{"body_text": "a"}\n' * letters)
+        self._store = store
+        self._connector = toy_log.ToyLogConnector(Broker("shop", "toylog", f"toylog://{folder}"))
+
+    def drain(self, limit: int | None = None) -> PullResult:
+        source = Source("orders", "shop", topic="orders.dlq")
+        return pull(self._store, self._connector, source, PullOptions("drain", limit=limit))
+
+
+def one_by_one(reading: Any, scan: Any = toy_log.ToyReading.scan) -> Iterator[Batch]:
+    reading._request = replace(reading._request, batch_rows=1)
+    yield from scan(reading)
+
+
 def test_behind_a_segment_that_could_not_be_written_no_checkpoint_counts(
     store: LocalStore, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The writing fails once, when the rest waits for its turn already."""
-    (tmp_path / "orders.dlq.log").write_text('{"body_text": "a"}\n' * 3)
-    source, connector = (
-        Source("orders", "shop", topic="orders.dlq"),
-        toy_log.ToyLogConnector(Broker("shop", "toylog", f"toylog://{tmp_path}")),
-    )
-    scan, put, all_read, failing = toy_log.ToyReading.scan, LocalStore.put, Event(), ["segments/"]
+    log, put, all_read, failing = Log(store, tmp_path, 3), LocalStore.put, Event(), ["segments/"]
 
-    def one_by_one(self: Any) -> Iterator[Batch]:
-        self._request = replace(self._request, batch_rows=1)
-        yield from scan(self)
+    def read_all(self: Any) -> Iterator[Batch]:
+        yield from one_by_one(self)
         all_read.set()
 
     def fail_once(self: LocalStore, name: str, data: Any) -> None:
@@ -352,10 +364,45 @@ def test_behind_a_segment_that_could_not_be_written_no_checkpoint_counts(
         put(self, name, data)
 
     monkeypatch.setattr(attempt, "SEGMENT_ROWS", 1)
-    monkeypatch.setattr(toy_log.ToyReading, "scan", one_by_one)
+    monkeypatch.setattr(toy_log.ToyReading, "scan", read_all)
     monkeypatch.setattr(LocalStore, "put", fail_once)
-    results = [pull(store, connector, source, PullOptions("drain")) for _ in range(2)]
+    results = [log.drain() for _ in range(2)]
     assert [(isinstance(one.error, ArchiveError), one.captured) for one in results] == [(True, 0), (False, 3)]
+
+
+@pytest.mark.parametrize("beside", [0, 2])
+@pytest.mark.parametrize(
+    ("cuts", "limit", "expected"),
+    [([5], None, (8, 0, False)), ([5], 7, (7, 1, False)), ([3, 2, 0, 0, 0], None, (5, 3, True))],
+)
+def test_a_drain_of_a_log_goes_on_behind_what_is_durable_when_its_connection_was_lost(
+    store: LocalStore,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cuts: list[int],
+    limit: int | None,
+    expected: tuple[int, int, bool],
+    beside: int,
+) -> None:
+    """Each reading is cut behind so many letters. What comes beside each of them, to tell how a transaction
+    ended, is none of those that a pull began with."""
+    left = iter(cuts)
+
+    def cut(self: Any) -> Iterator[Batch]:
+        until = next(left, None)
+        for number, batch in enumerate(one_by_one(self)):
+            if number == until:
+                raise ConnectionLost("cut")
+            [letter] = batch.records
+            more = [letter._replace(record_id=f"{letter.record_id[1:]}{n}") for n in range(beside)]
+            yield batch._replace(records=[letter, *more])
+
+    monkeypatch.setattr(patience, "RECONNECT", 0.0)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 1)
+    monkeypatch.setattr(toy_log.ToyReading, "scan", cut)
+    result = Log(store, tmp_path, 8).drain(limit)
+    assert (result.acknowledged, result.left, result.partial) == expected
+    assert result.captured == (1 + beside) * result.acknowledged
 
 
 def test_who_is_waited_for_is_the_archive_while_it_is_read_or_written_and_else_the_broker(
