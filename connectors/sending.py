@@ -131,7 +131,7 @@ class WindowedPublisher:
         self.end()
 
     def _fill(self, outgoing: Iterator[Outgoing]) -> None:
-        until = time.monotonic() + _FILL_SECONDS
+        is_first, until = not self.in_flight, time.monotonic() + _FILL_SECONDS
         while self._takes_more() and time.monotonic() < until:
             if self._alone:
                 letter = self._alone.popleft()
@@ -143,6 +143,8 @@ class WindowedPublisher:
                 self._alone.append(given)
             else:
                 self._put(given)
+        if is_first:  # nothing was awaited, however long the next letter took to come
+            self.hear()
 
     def _takes_more(self) -> bool:
         """Return whether a letter may be put now: one that goes alone, or another one."""
@@ -155,8 +157,6 @@ class WindowedPublisher:
         return not self._is_full and self.has_room()
 
     def _put(self, letter: Outgoing) -> None:
-        if not self.in_flight:
-            self.hear()
         self.in_flight[letter.number] = letter
         try:
             self.put(letter)

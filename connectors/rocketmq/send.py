@@ -235,15 +235,15 @@ _Kind = tuple[str, int, str | None]
 
 
 class _Outbox(NamedTuple):
-    """What is sent to one broker together: requests, and the numbers of their letters."""
+    """What is sent to one broker together: requests, and what is in them."""
 
     requests: bytearray
-    numbers: list[int]
+    batches: list[_SendBatch]
 
     def clear(self) -> None:
         """Forget what is sent."""
         self.requests.clear()
-        self.numbers.clear()
+        self.batches.clear()
 
 
 class RocketPublisher(WindowedPublisher):
@@ -296,7 +296,7 @@ class RocketPublisher(WindowedPublisher):
             self._send(self._open.popitem()[1])
         self._write()
         if self._waiting:
-            self._answers(min(wait, self._patience()))
+            self._await_answers(wait)
         if self._unsafe is not None and not self._waiting:
             raise ConnectionLost(self._unsafe)
 
@@ -339,7 +339,7 @@ class RocketPublisher(WindowedPublisher):
             return near[next(self._turn) % len(near)]
         place = route.places[queue_by_hash(key, len(route.places))]
         while any(batch.place == place for batch in self._waiting.values()):
-            self.poll(self._patience())
+            self.poll(self._cluster.timeout)
         return place
 
     @deadline.with_deadline
@@ -356,12 +356,12 @@ class RocketPublisher(WindowedPublisher):
         if node not in self._links:
             self._links[node] = self._connect(node, brief=True)
             self._links[node].writing = self.announce
-        batch.tries, batch.since = batch.tries + 1, time.monotonic()
+        batch.tries += 1
         opaque, data = _frame(self._links[node], batch)
         self._waiting[node, opaque] = batch
         outbox = self._outbox.setdefault(node, _Outbox(bytearray(), []))
         outbox.requests.extend(data)
-        outbox.numbers.extend(batch.numbers)
+        outbox.batches.append(batch)
         if len(outbox.requests) > _OUTBOX_BYTES:
             self._write()
 
@@ -378,18 +378,23 @@ class RocketPublisher(WindowedPublisher):
     def _write(self) -> None:
         for node, outbox in self._outbox.items():
             if outbox.requests:
-                self.announce(outbox.numbers)
+                self.announce([number for batch in outbox.batches for number in batch.numbers])
                 self._links[node].write(outbox.requests)
+                for batch in outbox.batches:
+                    batch.since = time.monotonic()
                 outbox.clear()
 
-    def _patience(self) -> float:
-        """Return how long the oldest request in flight may still wait; raises ConnectionLost when that is
-        over."""
-        oldest = next(iter(self._waiting.values()))
-        left = oldest.since + self._cluster.timeout - time.monotonic()
-        if left <= 0:
+    def _await_answers(self, wait: float) -> None:
+        """Take what has been answered. Raises ConnectionLost where nothing is there, and the oldest request
+        has waited for too long: the caller may have taken its time."""
+        oldest, known = next(iter(self._waiting.values())), len(self.answers)
+        self._answers(max(0.0, min(wait, self._time_left(oldest))))
+        if len(self.answers) == known and self._time_left(oldest) <= 0:
             raise ConnectionLost(f"{oldest.place[0]} gave no answer within {self._cluster.timeout:g} s")
-        return left
+
+    def _time_left(self, batch: _SendBatch) -> float:
+        """Return how long a request may still wait, in seconds."""
+        return batch.since + self._cluster.timeout - time.monotonic()
 
     def _answers(self, wait: float) -> None:
         """Take what has been answered, waiting up to `wait` seconds for the first."""

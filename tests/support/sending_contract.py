@@ -35,6 +35,8 @@ from dlq.core.record import Record
 WINDOW = 20
 _SENT_AGAIN = 2.5
 """Seconds in which a kernel tries several times to send what was lost."""
+_LONG, _A_WHILE = 150.0, 0.5
+"""Seconds: no publisher waits for an answer for longer; an answer comes so long after its letter at most."""
 _plans = count(1)
 
 Cut = Callable[[int], None]
@@ -304,6 +306,25 @@ class SendingContract:
         later = [place.outgoing(9999, plan)]
         published(place, plan, later)
         assert set(wait_for(place, ids_of(later))) <= told | ids_of(later)
+
+    def test_the_time_that_letters_take_to_come_is_no_silence_of_the_broker(
+        self, place: SendingPlace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They come slowly where a rate is asked for, or the ledger is away."""
+        plan, told, passed, real = new_plan(), set[int](), 0.0, time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: real() + passed)
+
+        def letters() -> Iterator[Outgoing]:
+            nonlocal passed
+            for number in range(0, 6, 2):
+                if told:
+                    wait_for(place, ids_of(place.outgoing(written, plan) for written in told))
+                    time.sleep(_A_WHILE)
+                passed += _LONG
+                yield from (place.outgoing(one, plan) for one in (number, number + 1))
+
+        answers, error = until_it_ends(place.publisher(plan), letters(), told.update)
+        assert (len(answers), {answer.outcome for answer in answers}, error) == (6, {"confirmed"}, None)
 
     def test_a_cut_between_write_and_answer_leaves_a_window_in_doubt_at_most(
         self, place: SendingPlace
