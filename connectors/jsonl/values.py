@@ -39,9 +39,9 @@ def integer(text: str | None, bits: int = 32) -> int | None:
         return None
 
 
-def count_of(text: str | None) -> int | None:
+def count_of(text: str | None, bits: int = 32) -> int | None:
     """Return a header's text as a number of things, or None."""
-    return _not_below_zero(integer(text))
+    return _not_below_zero(integer(text, bits))
 
 
 def _not_below_zero(number: int | None) -> int | None:

@@ -62,9 +62,10 @@ _NONE = "0"
 """As ActiveMQ says of what never expires, of each letter."""
 _EPOCH_FROM = 10**9
 """A smaller number counts from when it was published."""
-_SPAN = re.compile(r"(?:(\d+)\.)?(\d{1,3}):(\d\d):(\d\d)(?:\.\d+)?")
-_ISO_SPAN = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
-_WITH_UNIT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h|d)")
+_COUNT = r"(\d{1,19})"
+_SPAN = re.compile(rf"(?:{_COUNT}\.)?(\d{{1,3}}):(\d\d):(\d\d)(?:\.\d+)?")
+_ISO_SPAN = re.compile(rf"P(?:{_COUNT}D)?(?:T(?:{_COUNT}H)?(?:{_COUNT}M)?(?:{_COUNT}(?:\.\d+)?S)?)?")
+_WITH_UNIT = re.compile(r"(\d{1,19}(?:\.\d{1,9})?) ?(ms|s|m|h|d)")
 _IN_SECONDS = re.compile(r"(?:[_-]s|(?<!milli)sec(?:ond)?s?)$", re.IGNORECASE)
 _MICROS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 

@@ -51,6 +51,7 @@ def test_a_deadline_that_has_passed_is_known_by_any_name_and_spelling(name: str,
     ("expires", ""), ("expires", "null"), ("expires", "0"), ("expires", "-1"), ("expires", "never"),
     ("ttl", "0"), ("card_expiry", "12/27"), ("expired", "2026-11-25T11:00:00Z"), ("timeout", "30000"),
     ("meta", "1795604400"), ("expires", "9" * 5000),
+    ("ttl", f"{'9' * 400}s"), ("ttl", f"P{'9' * 5000}D"), ("ttl", f"{'9' * 5000}.01:02:03"),
 ])  # fmt: skip
 def test_what_tells_no_moment_is_no_deadline(name: str, value: str) -> None:
     assert lateness(letter(1, headers={name: value}, published_at=NOW - HOUR)) == []

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
+from dlq.connectors.jsonl.values import count_of
 from dlq.connectors.rabbitmq.amqp091.codec.blocks import OCTET, SHORT, TIME, layout
 from dlq.connectors.rabbitmq.amqp091.codec.edits import edit
 from dlq.connectors.rabbitmq.amqp091.codec.fields import CACHED_BYTES, READERS, ends_at
@@ -129,5 +130,4 @@ def delivery_count(block: bytes) -> int:
     (`rabbit_quorum_queue`, header `x-delivery-count`)."""
     if b"\x10x-delivery-count" not in block:
         return 0
-    said = decode(block).headers.get("x-delivery-count", "0")
-    return int(said) if said.isdigit() else 0
+    return count_of(decode(block).headers.get("x-delivery-count")) or 0

@@ -195,6 +195,14 @@ def test_delivery_counters_are_no_part_of_a_message(wanted: list[bytes], rest: d
     assert stable(headers_block(counters[0])) == stable(EMPTY) == EMPTY
 
 
+@each_row(("told", "count"), [("3", 3), ("-3", 0), ("many", 0), ("²", 0), ("9" * 5000, 0)])
+def test_what_a_sender_says_of_deliveries_counts_where_it_is_a_number(told: str, count: int) -> None:
+    """A quorum queue counts from the second delivery on; before, such a header is the sender's."""
+    block = headers_block(field(b"x-delivery-count", b"S" + sized(told.encode())))
+    assert table.delivery_count(block) == count
+    assert table.delivery_count(EMPTY) == 0
+
+
 def test_of_headers_of_one_name_the_first_is_shown_and_a_new_one_replaces_them_all() -> None:
     block = headers_block(field(b"a", b"B\x01"), field(b"b", b"V"), field(b"a", b"B\x02"))
     assert decode(block).headers == {"a": "1", "b": "null"}
