@@ -12,18 +12,21 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dlq.connectors.base import Checkpoint
+from dlq.connectors.jsonl.values import count_of
 from dlq.connectors.kafka.link.fetch import Unreadable
 from dlq.connectors.kafka.look.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.read.odd_headers import OddHeaders
 from dlq.connectors.kafka.records.columns import Letters, Original, raw_of
 from dlq.connectors.kafka.records.header_texts import texts_of
-from dlq.core.errors import BrokerError
+from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.headers.kafka_headers import SHARE_GROUP
 from dlq.core.runtime import patience
 
 _GONE = "gone: the original was deleted (retention)"
 _COMPACTED = "gone: the original was compacted away"
 _NO_TOPIC = "gone: its topic does not exist here"
+_NO_PARTITION = "gone: its topic has no such partition"
+_FORBIDDEN = "not read: the user may not see its topic (DESCRIBE)"
 _UNCLEAR = "not proven: what it says of its original cannot be read"
 _YOUNGER = "not proven: what lies there now is younger than the dead letter"
 _REMADE = "not proven: its topic was deleted and made again"
@@ -39,21 +42,22 @@ class Pointers:
     def __init__(self, cluster: Cluster, resume: Checkpoint, moment: int) -> None:
         """`resume`: what earlier pulls saw; `moment`: now, in milliseconds."""
         self._cluster, self._resume, self._moment = cluster, resume, moment
-        self._topics: dict[str, Topic | None] = {}
+        self._topics: dict[str, Topic | str] = {}
+        """In words why there is none."""
         self._news: dict[str, int] = {}
         self._ahead: list[Any] = []
+        self._has_waited = False
         self._headers = OddHeaders(cluster)
 
     def originals_of(self, letters: Letters) -> dict[int, Original]:
         """Number among `letters` -> its original, of those that are dead letters of share groups."""
+        self._has_waited = False
         found: dict[int, Original] = {}
         wanted: dict[Place, dict[int, list[int]]] = {}
         for number in letters.pointers():
             place, offset = _place(texts_of(letters.headers[number]))
-            if place is None or offset is None:
-                found[number] = Original(why_not=_UNCLEAR)
-            elif self._topic(place.topic) is None:
-                found[number] = Original(why_not=_NO_TOPIC)
+            if why_not := self._why_none(place):
+                found[number] = Original(why_not=why_not)
             else:
                 wanted.setdefault(place, {}).setdefault(offset, []).append(number)
         for place, numbers in wanted.items():
@@ -78,12 +82,32 @@ class Pointers:
     def _consumer(self) -> Consumer:
         return self._cluster.consumer({"queued.max.messages.kbytes": 4096}, committed=False)
 
-    def _topic(self, name: str) -> Topic | None:
+    def _why_none(self, place: Place) -> str:
+        """Return why no record can lie there; empty where one may."""
+        if not place.topic:
+            return _UNCLEAR
+        topic = self._topic(place.topic)
+        if not isinstance(topic, Topic):
+            return topic
+        return "" if place.partition < topic.partitions else _NO_PARTITION
+
+    def _topic(self, name: str) -> Topic | str:
         if name not in self._topics:
-            topic = self._topics[name] = self._cluster.find_topic(name)
-            if topic is not None and (key := self._key(topic)) not in self._resume:
+            topic = self._topics[name] = self._find(name)
+            if isinstance(topic, Topic) and (key := self._key(topic)) not in self._resume:
                 self._news[key] = self._moment
         return self._topics[name]
+
+    def _find(self, name: str) -> Topic | str:
+        """Describe a topic, or say why not. One that is not there is waited for once a batch: whoever writes
+        letters may name as many as he likes."""
+        cluster = self._cluster
+        try:
+            found = cluster.topics([name]).get(name) if self._has_waited else cluster.find_topic(name)
+        except AccessDenied:
+            return _FORBIDDEN
+        self._has_waited = self._has_waited or found is None
+        return found or _NO_TOPIC
 
     def _key(self, topic: Topic) -> str:
         return f"{_SEEN}{topic.name}@{self._cluster.id}/{topic.id}"
@@ -92,7 +116,7 @@ class Pointers:
         """Return whether another topic of that name was there before, and this one was first seen after
         `moment`."""
         topic = self._topic(name)
-        mine = self._key(topic) if topic is not None else ""
+        mine = self._key(topic) if isinstance(topic, Topic) else ""
         others = {key for key in self._resume if key.startswith(f"{_SEEN}{name}@{self._cluster.id}/")}
         return bool(others - {mine}) and moment < self._resume.get(mine, self._moment)
 
@@ -153,10 +177,10 @@ _NEAR = 500
 _ENDS = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._PARTITION_EOF)
 
 
-def _place(headers: Mapping[str, str]) -> tuple[Place | None, int | None]:
-    topic, partition, offset = (
-        headers.get(f"{SHARE_GROUP}{name}") for name in ("topic", "partition", "offset")
-    )
-    if not topic or not (partition or "").isdecimal() or not (offset or "").isdecimal():
-        return None, None
-    return Place(topic, int(partition or "")), int(offset or "")
+def _place(headers: Mapping[str, str]) -> tuple[Place, int]:
+    """Return where the original lay; in no topic where that cannot be read."""
+    topic, *told = (headers.get(f"{SHARE_GROUP}{name}") for name in ("topic", "partition", "offset"))
+    partition, offset = count_of(told[0]), count_of(told[1], 64)
+    if partition is None or offset is None:
+        return Place("", 0), 0
+    return Place(topic or "", partition), offset

@@ -84,6 +84,23 @@ def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> 
     )  # fmt: skip
 
 
+def test_a_letter_that_points_to_a_topic_that_is_forbidden_is_pulled_without_its_original(
+    kafka: KafkaPlace,
+) -> None:
+    """So does one that points to none: a cluster tells no user of topics that it does not show."""
+    names = [f"__dlq.errors.{name}" for name in ("topic", "partition", "offset")]
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.grant(kafka.dead, AclOperation.READ)
+    for topic in (kafka.topic, "nowhere"):
+        headers = [*zip(names, (topic.encode(), b"0", b"0"), strict=True)]
+        kafka.driver.send(kafka.dead, b"", headers=headers)
+    request = ReadRequest(KafkaSource("s", "shop", topic=kafka.dead), "copy", "p")
+    found = read_all(by_sasl(kafka.node, "bob"), request).records
+    said = [record.properties["pointer"] for record in found]
+    assert said == ["not read: the user may not see its topic (DESCRIBE)"] * 2
+
+
 def test_who_may_not_read_a_topics_settings_has_to_name_it_as_a_target(guarded: Kafka) -> None:
     """It may be compacted."""
     bob, target = by_sasl(guarded, "bob"), Target("topic", "orders-dlt")

@@ -24,6 +24,7 @@ from dlq.connectors.kafka.records.messages import UNRESOLVED
 from dlq.connectors.kafka.records.raw import RawRecord, decode
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
+from dlq.core.runtime import patience
 
 pytestmark = pytest.mark.kafka
 
@@ -221,6 +222,30 @@ def test_a_pointer_whose_record_is_gone_or_not_proven_is_said_so(kafka: KafkaPla
     }
     assert {record.body for record in strangers} == {b""}
     assert [record.record_id for record in strangers] == [gone.record_id, there.record_id]
+
+
+def test_what_somebody_made_up_of_an_original_harms_no_pull(kafka: KafkaPlace) -> None:
+    """Each letter points elsewhere, to what is not there, and in numbers that are none."""
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.dead)
+    numbers = ["99999999999", "9" * 5000, "²", "-1", ""]
+    made_up = [(number, "0") for number in numbers] + [("0", number) for number in ["9" * 20, *numbers[1:]]]
+    there = [(f"{2**31 - 1}", "0"), ("0", f"{2**63 - 1}")]
+    told = [(kafka.topic, *place) for place in (*made_up, *there)]
+    nowhere = ["n" * 300, "no/name", "..", "\0", *(f"nowhere-{number}" for number in range(20))]
+    told += [(name, "0", "0") for name in nowhere]
+    names = [f"__dlq.errors.{name}" for name in ("topic", "partition", "offset")]
+    headers = [[(n, t.encode()) for n, t in zip(names, one, strict=True)] for one in told]
+    kafka.driver.send_all(kafka.dead, [(b"", None, one) for one in headers])
+    began = time.monotonic()
+    said = [record.properties["pointer"] for record in kafka.read().records]
+    assert said == [
+        *["not proven: what it says of its original cannot be read"] * len(made_up),
+        "gone: its topic has no such partition",
+        "gone: the original was deleted (retention)",
+        *["gone: its topic does not exist here"] * len(nowhere),
+    ]
+    assert time.monotonic() - began < 20 * patience.REPLY, "a batch waits once for what is not shown"
 
 
 def test_a_pointer_whose_record_was_compacted_away_does_not_take_its_neighbour(kafka: KafkaPlace) -> None:

@@ -289,6 +289,9 @@ class ClusterOfOriginals:
     def find_topic(self, name: str) -> Topic | None:
         return TOPICS.get(name)
 
+    def topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
+        return {name: TOPICS[name] for name in names if name in TOPICS}
+
     def leader(self, place: KafkaPlace) -> tuple[str, int]:
         raise BrokerError(f"nobody leads {place}, so the client library's headers are taken")
 
