@@ -38,11 +38,11 @@ IO = {
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 LINES = {
-    "core": 4075, "connectors": 33270, "archive": 4495, "capture": 1065, "replay": 7900, "analyzers": 9965,
-    "reports": 3700, "operations": 4835, "web": 4060, "cli": 4490, "connectors/activemq": 9295,
-    "connectors/amqp10": 1645, "connectors/kafka": 4650, "connectors/rabbitmq": 8220,
-    "connectors/rocketmq": 5070, "analyzers/groups": 2800, "analyzers/rules": 4105, "analyzers/spark": 1045,
-    "replay/ledger": 1830,
+    "core": 4075, "connectors": 33355, "archive": 4515, "capture": 1070, "replay": 7955, "analyzers": 10075,
+    "reports": 3720, "operations": 4835, "web": 4100, "cli": 4510, "connectors/activemq": 9335,
+    "connectors/amqp10": 1645, "connectors/kafka": 4680, "connectors/rabbitmq": 8220,
+    "connectors/rocketmq": 5075, "analyzers/groups": 2800, "analyzers/rules": 4105, "analyzers/spark": 1050,
+    "replay/ledger": 1835,
 }  # fmt: skip
 """A room or a package has at most so many lines. Who must raise a budget says in the commit what it buys."""
 
