@@ -22,7 +22,7 @@ from dlq.core.settings import Rule
 if TYPE_CHECKING:
     import duckdb
 
-_BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
+BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
 """Column of a record -> that of its verdict, which says the same and more."""
 
 
@@ -114,12 +114,12 @@ _FITS: Mapping[str, Callable[[Set[str | None]], bool]] = {
 
 def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
     said = [name for name in connection.table("classified").columns if name not in SEGMENT.names]
-    plain = [f'r."{name}"' for name in SEGMENT.names if name not in _BETTER]
+    plain = [f'r."{name}"' for name in SEGMENT.names if name not in BETTER]
     better = [
         f'coalesce(r."{name}", j."{other}") AS "{name}"'
         if name == "failure_text"
         else f'coalesce(j."{other}", r."{name}") AS "{name}"'
-        for name, other in _BETTER.items()
+        for name, other in BETTER.items()
     ]
     columns = ", ".join(
         [*plain, *better, *(f'j."{name}"' for name in said), "try(decode(r.body)) AS body_text"]

@@ -10,7 +10,7 @@ from dlq.analyzers.classification import CLASSIFIED
 from dlq.analyzers.conditions import condition
 from dlq.analyzers.spark.files import spark_schema
 from dlq.analyzers.spark.tasks import Item, Shares, key_of_rule
-from dlq.analyzers.user_rules import check_rules
+from dlq.analyzers.user_rules import BETTER, check_rules
 from dlq.archive.schema import SEGMENT
 from dlq.archive.storage import parquet
 from dlq.core.errors import ConfigError
@@ -20,18 +20,16 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-_BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
-"""Column of a record -> that of its verdict, which says the same and more."""
 RECORDS = pa.schema(
     [
         pa.field("share", pa.int32()),
         *SEGMENT,
         *(field for field in CLASSIFIED if field.name not in SEGMENT.names),
-        *(CLASSIFIED.field(other).with_name(f"better_{name}") for name, other in _BETTER.items()),
+        *(CLASSIFIED.field(other).with_name(f"better_{name}") for name, other in BETTER.items()),
     ]
 )
 """A record, and its verdict by itself."""
-_ALWAYS = ("share", "source", "record_id", "failure_text", *(f"better_{name}" for name in _BETTER), *_BETTER)
+_ALWAYS = ("share", "source", "record_id", "failure_text", *(f"better_{name}" for name in BETTER), *BETTER)
 
 
 def apply_rules(records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
@@ -93,7 +91,7 @@ def _records(
     """Yield the records of a share beside their verdicts, row group by row group."""
     of_record = [name for name in SEGMENT.names if name in schema.names]
     of_verdict = [name for name in schema.names if name in CLASSIFIED.names and name not in SEGMENT.names]
-    classified = shares._replace(since=None).read(number, [*of_verdict, *_BETTER.values()])
+    classified = shares._replace(since=None).read(number, [*of_verdict, *BETTER.values()])
     for name in segments:
         with parquet.readable(name):
             file = parquet.open_parquet(shares.files.parquet(name))
@@ -102,7 +100,7 @@ def _records(
                 mine, classified = classified[: len(table)], classified[len(table) :]
                 columns = {name: table[name] for name in of_record}
                 columns |= {name: mine[name] for name in of_verdict}
-                columns |= {f"better_{name}": mine[other] for name, other in _BETTER.items()}
+                columns |= {f"better_{name}": mine[other] for name, other in BETTER.items()}
                 columns["share"] = pa.repeat(number, len(table))
                 made = pa.table({name: columns[name] for name in schema.names}).cast(schema)
                 yield from made.to_batches()
