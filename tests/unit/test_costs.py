@@ -372,7 +372,7 @@ def a_batch(records: bytes, codec: int = 0) -> bytes:
     """The answer to a fetch, with one batch that promises as many records as it can."""
     fields = (0, 49 + len(records), 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, 2**31 - 1)
     data = struct.pack(">qiibIhiqqqhii", *fields) + records
-    head = struct.pack(">iih", 0, 1, 1) + b"t" + struct.pack(">iihqqi", 1, 0, 0, 9, 9, -1)
+    head = struct.pack(">ihiih", 0, 0, 0, 1, 1) + b"t" + struct.pack(">iihqqqi", 1, 0, 0, 9, 9, 0, -1)
     return head + struct.pack(">i", len(data)) + data
 
 

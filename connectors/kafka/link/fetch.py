@@ -1,7 +1,8 @@
 """Headers of records as they lie in a partition, where the client library cannot say them. No I/O.
 
 The library takes names for C strings in UTF-8: it fails at other bytes, and ends a name at NUL. So a fetch of
-our own (version 4, which every broker since 0.11 takes) gives the batches, and what is in them is read here.
+our own gives the batches, and what is in them is read here. It is of version 10, which brokers take since
+2.1: below that, those before 4.0 give nothing of a topic that is set to zstd (KafkaApis, error 76).
 Sources: the protocol guide of Kafka, and its implementation, DefaultRecordBatch and DefaultRecord.
 """
 
@@ -13,8 +14,9 @@ import pyarrow as pa
 
 from dlq.connectors.kafka.records.raw import Headers
 
-API, VERSION = 1, 4
+API, VERSION = 1, 10
 _WAIT_MS, _LEAST, _UNCOMMITTED = 500, 1, 0
+_NONE, _NO_SESSION = -1, (0, -1)
 LARGEST, MOST_HEADERS = 2**28, 2**22
 """Bytes of what a fetch unpacks to, and headers in it: each takes 150 bytes, however short it is."""
 _LONGEST_NUMBER = 10
@@ -42,9 +44,9 @@ def text(value: str) -> bytes:
 def request(topic: str, partition: int, offset: int, most: int) -> bytes:
     """Return a fetch from there, of about `most` bytes."""
     return b"".join((
-        struct.pack(">iiiibi", -1, _WAIT_MS, _LEAST, most, _UNCOMMITTED, 1),
+        struct.pack(">iiiibiii", _NONE, _WAIT_MS, _LEAST, most, _UNCOMMITTED, *_NO_SESSION, 1),
         text(topic),
-        struct.pack(">iiqi", 1, partition, offset, most),
+        struct.pack(">iiiqqii", 1, partition, _NONE, offset, _NONE, most, 0),
     ))  # fmt: skip
 
 
@@ -94,11 +96,11 @@ def spans_in(answer: bytes) -> list[tuple[int, int, bool]]:
 
 
 def _records(answer: bytes) -> bytes:
-    (length,) = struct.unpack_from(">h", answer, 8)
-    error, _, _, aborted = struct.unpack_from(">hqqi", answer, 10 + length + 8)
+    (length,) = struct.unpack_from(">h", answer, 14)
+    error, aborted = struct.unpack_from(">8xh24xi", answer, 16 + length)
     if error:
         raise Unreadable(f"a fetch was answered with error {error}")
-    at = 10 + length + 8 + 22 + 16 * max(0, aborted)
+    at = 16 + length + 38 + 16 * max(0, aborted)
     (size,) = struct.unpack_from(">i", answer, at)
     return answer[at + 4 : at + 4 + size]
 

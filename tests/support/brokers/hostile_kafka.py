@@ -11,7 +11,7 @@ Answer = Callable[[tuple[str, int], bytes], bytes]
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 9, 10
 DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS, END_OF_EPOCH, DESCRIBE_CONFIGS = 15, 16, 18, 23, 32
 VERSIONS = {
-    PRODUCE: (3, 7), FETCH: (4, 4), LIST_OFFSETS: (1, 5), METADATA: (4, 10), OFFSET_FETCH: (1, 5),
+    PRODUCE: (3, 7), FETCH: (10, 10), LIST_OFFSETS: (1, 5), METADATA: (4, 10), OFFSET_FETCH: (1, 5),
     FIND_COORDINATOR: (0, 2), DESCRIBE_GROUPS: (0, 4), LIST_GROUPS: (0, 2), API_VERSIONS: (0, 3),
     END_OF_EPOCH: (2, 2), DESCRIBE_CONFIGS: (1, 1),
 }  # fmt: skip
@@ -125,13 +125,13 @@ def offsets(start: int = 0, end: int = 5, time: int = -1) -> Answer:
 
 
 def fetched(*batches: bytes, end: int = 5, size: int | None = None) -> Answer:
-    """An answer to FETCH 4 about the first partition of t; `size` is what it says of itself."""
+    """An answer to FETCH 10 about the first partition of t; `size` is what it says of itself."""
     data = b"".join(batches)
 
     def answer(_: Any, __: bytes) -> bytes:
         length = len(data) if size is None else size
-        part = struct.pack(">ihqqi", 0, 0, end, end, -1) + struct.pack(">i", length) + data
-        return bytes(4) + many(text("t") + many(part))
+        part = struct.pack(">ihqqqi", 0, 0, end, end, 0, -1) + struct.pack(">i", length) + data
+        return bytes(10) + many(text("t") + many(part))
 
     return answer
 

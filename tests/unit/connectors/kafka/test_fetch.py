@@ -106,7 +106,7 @@ def test_an_answer_that_is_too_long_is_refused_before_it_is_read(rest: bytes) ->
 
 
 def answer(records: bytes) -> bytes:
-    head = struct.pack(">ii", 0, 1) + text("t") + struct.pack(">iihqqi", 1, 0, 0, 9, 9, -1)
+    head = struct.pack(">ihii", 0, 0, 0, 1) + text("t") + struct.pack(">iihqqqi", 1, 0, 0, 9, 9, 0, -1)
     return head + struct.pack(">i", len(records)) + records
 
 
