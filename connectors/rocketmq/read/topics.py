@@ -66,12 +66,12 @@ class RocketReading(LogReading):
         reached, first = offset_range.start, None
         steps = _while_there(self._steps(offset_range))
         for step in gather(steps, request.batch_rows, request.batch_bytes):
-            messages, reached = self._within_limit(step)
+            messages, reached, missing = self._within_limit(step)
             first = first or next(iter(messages), None)
             self._position += len(messages)
             records = make([*messages, *self._copies(place.node, messages)])
             checkpoint = {**checkpoint_of(offset_range.key, reached, messages), **self._untold(place.node)}
-            gaps = [gap._replace(log=offset_range.key, is_counted=True) for gap in step.gaps]
+            gaps = [gap._replace(log=offset_range.key, is_counted=True) for gap in missing]
             yield Batch(records, self._position, checkpoint, (), gaps)
             if self._position == request.limit:
                 break
@@ -111,12 +111,13 @@ class RocketReading(LogReading):
             self.notes = [*self.notes, _UNTOLD.format(node)]
         return {untold_key(node): 1}
 
-    def _within_limit(self, step: Step) -> tuple[Sequence[bytes], int]:
+    def _within_limit(self, step: Step) -> Step:
         limit = self._request.limit
         room = len(step.messages) if limit is None else limit - self._position
         if room >= len(step.messages):
-            return step.messages, step.reached
-        return step.messages[:room], queue_offset(step.messages[room])
+            return step
+        reached = queue_offset(step.messages[room])
+        return Step(step.messages[:room], reached, _gaps_before(reached, step.gaps))
 
     def _steps(self, offset_range: OffsetRange[QueueOffsets]) -> Iterable[Step]:
         offsets, start, end, _ = offset_range
@@ -148,13 +149,14 @@ def gather(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
         if fits:
             messages += step.messages
             held += weight
+        _join(gaps, step.gaps)
         for message in () if fits else step.messages:
             if len(messages) >= rows or (messages and held + len(message) > size):
-                yield Step(messages, queue_offset(message), gaps)
-                messages, gaps, held = [], [], 0
+                at = queue_offset(message)
+                yield Step(messages, at, told := _gaps_before(at, gaps))
+                messages, gaps, held = [], gaps[len(told) :], 0
             messages.append(message)
             held += len(message)
-        _join(gaps, step.gaps)
         reached = step.reached
         if not (step.messages or step.gaps) or time.monotonic() - yielded > patience.YIELD:
             yield Step(messages, reached, gaps)
@@ -162,6 +164,10 @@ def gather(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
             yielded = time.monotonic()
     if messages or gaps:
         yield Step(messages, reached, gaps)
+
+
+def _gaps_before(offset: int, gaps: Iterable[Gap]) -> list[Gap]:
+    return [gap for gap in gaps if gap.first < offset]
 
 
 def _join(gaps: list[Gap], more: Iterable[Gap]) -> None:

@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.connectors.base import Gap
+from dlq.connectors.base import Gap, ReadRequest
 from dlq.connectors.rocketmq.link.connection import Link
-from dlq.connectors.rocketmq.link.message import StoredMessage, queue_offset
+from dlq.connectors.rocketmq.link.message import StoredMessage, encode, queue_offset
 from dlq.connectors.rocketmq.link.remoting import Frame, RequestCode, ResponseCode
+from dlq.connectors.rocketmq.read import topics
 from dlq.connectors.rocketmq.read.outcomes import Outcomes
 from dlq.connectors.rocketmq.read.queue import MessageQueue, PullScan, Step, scan_queue
-from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at
+from dlq.connectors.rocketmq.read.snapshot import QueueOffsets, message_at, plan_of
 from dlq.connectors.rocketmq.read.topics import gather
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.headers.rocketmq_topics import OP_TOPIC
+from dlq.core.settings import Source
 
 PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)
 
@@ -102,6 +104,31 @@ def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> No
     link = Broker(reply)
     (step,) = gather(scan_queue(link, PLACE, 5, 205), 2_000, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])
+
+
+GONE = Gap(str(PLACE), 8, 16, str(PLACE), is_counted=True)
+
+
+@each_row(("limit", "rows", "told"), [
+    (None, 99, [(24, [GONE])]), (None, 10, [(18, [GONE]), (24, [])]), (None, 8, [(16, [GONE]), (24, [])]),
+    (4, 99, [(4, [])]), (8, 99, [(16, [GONE])]), (10, 10, [(18, [GONE])]),
+])  # fmt: skip
+def test_what_is_gone_is_told_with_the_checkpoint_that_passes_it(
+    monkeypatch: pytest.MonkeyPatch, limit: int | None, rows: int, told: list[tuple[int, list[Gap]]]
+) -> None:
+    """No later pull looks behind it."""
+    letters = [
+        encode(StoredMessage(PLACE.topic, 0, n, n, 0, 0, 0, bytes(8), 0, bytes(8), 0, 0, 0, b"x", b""))
+        for n in range(24)
+    ]
+    steps = [Step(letters[:8], 8), Step(letters[16:], 24, [Gap(str(PLACE), 8, 16)])]
+    monkeypatch.setattr(topics, "steps_of", lambda *_: steps)
+    monkeypatch.setattr(topics, "is_still_there", lambda *_: True)
+    monkeypatch.setattr(topics.RocketReading, "_link", lambda *_: None)
+    request = ReadRequest(Source("s", "b", group="pay"), "drain", "p", limit=limit, batch_rows=rows)
+    plan, seen = plan_of([QueueOffsets(PLACE, 0, 24)], {}), {"brokers": {"broker-a": {"version": "5.5.0"}}}
+    reading = topics.RocketReading(NO_CLUSTER, request, plan, seen, None)
+    assert [(one.checkpoint[str(PLACE)], [*one.gaps]) for one in reading.batches()] == told
 
 
 @each_row("refused", [RequestCode.QUERY_QUEUE, RequestCode.VIEW_MESSAGE])
