@@ -6,9 +6,9 @@ from urllib.parse import unquote_plus, urlsplit
 from dlq.core.errors import ConfigError
 from dlq.core.text import quote_value
 
-_USERS = re.compile(r"(?:://|,(?![\w+.-]+://))([^@,]*)@")
-"""The user of each host of a list; whatever stands before an `@` counts, for passwords may hold a `/`."""
+_HOST = re.compile(r"[^:/]*(?::[0-9]+)?(?:/.*)?|\[[^]]*\](?::[0-9]+)?(?:/.*)?", re.DOTALL)
 _PORT = re.compile(r"[^:/]*:[0-9]+/.*", re.DOTALL)
+_SCHEME = re.compile(r"^[\w+.-]+://")
 _SECRET = re.compile(
     r"pass|pwd|secret|token|credential|bearer|signature|jwt|key$|^(?:auth|authorization|sig|sas|psk|pw|pin)$"
 )
@@ -23,11 +23,23 @@ def check(place: str, url: str | None, instead: str = _BESIDE) -> None:
     says what it belongs into, and for one with an address that no library can connect to: each would end in
     an error of its own."""
     address, parameters = _parts(url or "")
-    users = (found for found in _USERS.findall(address) if not _PORT.fullmatch(found))
     names = (unquote_plus(pair.partition("=")[0]) for pair in re.split("[&;]", parameters))
-    if any(":" in user for user in users) or any(map(_is_secret, names)):
+    if _has_password(address, "@" in parameters) or any(map(_is_secret, names)):
         raise ConfigError(f"{place} holds a password; put it into {instead}")
     _check_addresses(place, url or "")
+
+
+def _has_password(address: str, is_cut: bool) -> bool:
+    """Return whether a user has one, of a list of hosts with users, or of one that is cut within its user.
+    Whatever stands before an `@` counts, for passwords may hold a `/`, a `,` or what begins parameters."""
+    *before, last = address.partition("://")[2].split("@")
+    hosts = last.split(",") if is_cut else []
+    for part in before:
+        *others, user = (_SCHEME.sub("", one) for one in part.split(","))
+        if ":" in user and not _PORT.fullmatch(user):
+            return True
+        hosts += others
+    return not all(map(_HOST.fullmatch, hosts))
 
 
 def _check_addresses(place: str, url: str) -> None:
@@ -58,7 +70,7 @@ def _is_secret(name: str) -> bool:
 
 def without_password(url: str) -> str:
     """Return the URL for a message: without parameters, and without whatever follows the user."""
-    return re.sub(r"([/,][^/,@:]*):[^@]*@", r"\1@", _parts(url)[0])
+    return _parts(re.sub(r"([/,][^/,@:]*):[^@]*@", r"\1@", url))[0]
 
 
 def _parts(url: str) -> tuple[str, str]:

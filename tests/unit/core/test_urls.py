@@ -11,6 +11,8 @@ from dlq.core.values import urls
 
 WITH_PASSWORD = [
     "amqp://me:geheim@host/vhost", "amqp://:geheim@host", "amqp://me:ge/heim@host",
+    "amqp://me:ge,heim@host", "amqp://me:,geheim@host", "redis://:geheim,1@host", "amqp://me:geheim#1@host",
+    "amqp://me:geheim?1@host", "amqp://h1:5672,me:geheim@h2", "tcp://me:geheim,1@h1:1,tcp://h2:2",
     "stomp://a@mq1:61614,b:geheim@mq2:61614", "tcp://a@h1:1,tcp://b:geheim@h2:2", "failover:(tcp://a:geheim@h:1)",
     "postgresql://u@h/db?password=geheim", "postgresql://u@h/db?a=b&sslpassword=geheim",
     "redis://h/0?p%61ssword=geheim", "redis://h/0#PASSWD=geheim", "https://h/?api_token=geheim",
@@ -26,7 +28,9 @@ WITH_PASSWORD = [
     ),
 ]  # fmt: skip
 WITHOUT = [
-    "amqp://me@host:5672/vhost", "stomp+tls://mq1:61614,mq2:61614", "tcp://a@h1:1,tcp://b@h2:2", "sqlite",
+    "amqp://me@host:5672/vhost", "stomp://h1:1,b@h2:2", "stomp://[::1]:1,b@h2", "s3://b/a:c,d@e",
+    "failover:(tcp://a@h1:1,tcp://b@h2:2)", "redis://a@h:1/0?name=c@d",
+    "stomp+tls://mq1:61614,mq2:61614", "tcp://a@h1:1,tcp://b@h2:2", "sqlite",
     "amqp://host:5672/v@host", "postgresql://u@h/db?passfile=/run/pgpass&sslmode=require", "s3://bucket/path",
     "sqlite:////var/lib/dlq/ledger.db", "", "./archive", "mysql://u@h/db?ssl_ca=/a&ssl_cert=/b&ssl_key=/c",
     "postgresql://u@h/db?sslkey=/k&sslcert=/c", "rediss://h/0?ssl_keyfile=/k", "https://h/?keyspace=a&author=b",
