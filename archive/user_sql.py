@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import dropwhile
+from itertools import chain, count, dropwhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.archive.storage.store import HELD
@@ -68,7 +68,17 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[An
     """
     with guarded(connection):
         connection.execute(sql, list(parameters))
-        return Rows([column[0] for column in connection.description or ()], _stream(connection))
+        names = [column[0] for column in connection.description or ()]
+        return Rows(_tell_apart(names), _stream(connection))
+
+
+def _tell_apart(names: Sequence[str]) -> list[str]:
+    """Return names of columns, each but once: `a` and `a_1`, as DuckDB names those of a subquery."""
+    found: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1))
+        found[next(one for one in chain([name], numbered) if one not in found)] = None
+    return list(found)
 
 
 def list_objects(

@@ -109,6 +109,10 @@ def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "q.sql").write_text("select cause, count(*) as n from letters group by 1 order by 2")
     monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open())
     assert rows(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
+    same = "select 1 as a, 2 as a, 3 as a_1, 4 as a"
+    assert rows(dlq("query", same)[1]) == [{"a": 1, "a_1": 2, "a_1_1": 3, "a_2": 4}], (
+        "no column hides another"
+    )
     (tmp_path / "q.sql").write_bytes(b"select '\xff'")
     monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open(errors="surrogateescape"))
     assert dlq("query", "-") == (2, "", "dlq: SQL is not UTF-8; write it in UTF-8\n")
