@@ -71,6 +71,7 @@ class _Run:
         self._clock, self._parallel = Clock(task.max_seconds), parallel
         self._failures: list[ExitCode] = []
         self._partial = False
+        self._stop: Stop = lambda: False
         self._report: dict[str, Any] | None = None
         self.outcome = _Outcome(task.profile.name)
 
@@ -124,6 +125,8 @@ class _Run:
         for source, future in ended:
             note = partial(self._note_future, future, late)
             self._try("source_failed", note, None, source=source.name)
+        if self._stop() and not late:  # all had ended when they would have heard it
+            raise KeyboardInterrupt
 
     def _note_future(self, future: "Future[PullResult]", late: bool) -> None:
         """Note what came of one source; raises what ended it. `late`: time was over before all ended."""
@@ -143,6 +146,7 @@ class _Run:
     def _pull_one(self, source: "Source", stop: Stop) -> "PullResult":
         from dlq.capture.pull import PullOptions
 
+        self._stop = stop
         task, left = self._task, self._clock.seconds_left(PULLS_END)
         options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
         return pull_one(self._workspace, source, options, Line(source.name, "the broker", False), stop)
