@@ -61,9 +61,11 @@ def time_limit(seconds: float | None, why: str = _NO_TIME) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST, seconds))
     try:
-        yield
-    except _Alarm as alarm:
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except _Alarm as alarm:  # also one that comes as the block ends
         raise _out_of_time(seconds, why) from alarm
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

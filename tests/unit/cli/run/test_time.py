@@ -1,5 +1,6 @@
 """A run ends in time, whatever hangs, and says so when it is interrupted."""
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -76,6 +77,39 @@ def test_an_interrupted_run_leaves_the_letters(team: Team, monkeypatch: pytest.M
     assert done.code == team.run().code == 130
     assert done.events[-1]["error"] == "interrupted"
     assert team.broker.depth("orders.dlq") == 1
+
+
+def test_a_ctrl_c_that_comes_as_the_last_pull_ends_ends_the_run(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = memory.MemoryConnector.close
+    ended: list[None] = []
+
+    def interrupt_at_the_last(self: Any) -> None:
+        close(self)
+        ended.append(None)
+        if len(ended) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)  # until it is heard
+
+    monkeypatch.setattr(memory.MemoryConnector, "close", interrupt_at_the_last)
+    monkeypatch.setattr(job, "analyze", None)
+    team.put(1)
+    assert team.run().code == 130
+    assert team.broker.depth("orders.dlq") == 0
+
+
+def test_an_alarm_that_comes_as_the_step_ends_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_timer, late = signal.setitimer, iter([True])
+
+    def set_late(which: int, seconds: float) -> None:
+        if not seconds and next(late, False):
+            signal.raise_signal(signal.SIGALRM)
+        set_timer(which, seconds)
+
+    monkeypatch.setattr(signal, "setitimer", set_late)
+    with pytest.raises(OutOfTime), time_limit(30):
+        pass
 
 
 def test_a_step_within_its_time_is_left_alone() -> None:
