@@ -118,12 +118,11 @@ def words_of(name: str) -> _Path:
     words = [word.lower() for word in _WORD.findall(decode_name(name))]
     if words[:1] == ["x"]:
         del words[0]
-    joined: list[str] = []
-    while words:
-        pair = tuple(words[:2])
-        found = _JOINED.get(pair) if len(pair) == 2 else None
-        joined.append(found or _JOINED.get(tuple(words[:1])) or words[0])
-        del words[: 2 if found else 1]
+    joined, at = list[str](), 0
+    while pair := tuple(words[at : at + 2]):
+        found = _JOINED.get(pair)
+        joined.append(found or _JOINED.get(pair[:1], pair[0]))
+        at += 2 if found else 1
     return tuple(joined)
 
 

@@ -45,6 +45,7 @@ _HINT = (
 _TOGETHER = 4 * 2**20
 """Bytes of bodies that are looked through at once: by itself each costs many times as much."""
 _LONGEST_NAME = 80
+"""Of a longer one nobody asks what it tells, and nothing of it is remembered."""
 _LARGEST_BODY = 2**20
 """A body of more bytes is not looked into."""
 _INNER = ("options", "labels", "headers", "properties", "metadata", "meta")
@@ -122,9 +123,10 @@ def _kind(name: str) -> _Kind | None:
 
 def _deadline_fields(record: Record, dropped: Collection[str]) -> Iterator[_Field]:
     for kind, fields in (("header", record.headers), ("property", record.properties)):
-        for name in _deadline_names(tuple(fields)) if fields else ():
+        names = tuple(name for name in fields if len(name) <= _LONGEST_NAME)
+        for name in _deadline_names(names) if names else ():
             if name not in dropped and fields[name] != _NONE:
-                yield _Field(f"{kind} {name[:_LONGEST_NAME]}", name, fields[name], record.published_at)
+                yield _Field(f"{kind} {name}", name, fields[name], record.published_at)
 
 
 @lru_cache(maxsize=256)
@@ -148,8 +150,9 @@ def _in_body(record: Record) -> Iterator[_Field]:
     for inner in ("", *_INNER):
         fields: Any = document if not inner else document.get(inner)
         for name, value in fields.items() if isinstance(fields, dict) else ():
-            if isinstance(value, str | int | float) and not isinstance(value, bool):
-                place = (f"{inner}.{name}" if inner else name)[:_LONGEST_NAME]
+            is_told = isinstance(value, str | int | float) and not isinstance(value, bool)
+            if is_told and len(name) <= _LONGEST_NAME:
+                place = f"{inner}.{name}" if inner else name
                 yield _Field(f"body, {form or 'its'} {place}", name, str(value), published, form is not None)
 
 

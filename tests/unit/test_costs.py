@@ -10,6 +10,7 @@ import contextlib
 import gc
 import gzip
 import io
+import itertools
 import json
 import struct
 import time
@@ -47,9 +48,11 @@ from dlq.connectors.rocketmq.link.message import BATCH, V1, encode, expand, pars
 from dlq.connectors.rocketmq.records import bodies
 from dlq.core.brokers import resolve
 from dlq.core.errors import DlqError
+from dlq.core.headers.failure_headers import names_of_cuts, strip_failure
 from dlq.core.keys import key_reader
 from dlq.core.settings import Mask
 from dlq.core.text import block_for_terminal, for_terminal
+from dlq.replay.plans.deadlines import deadlines
 from dlq.reports.formats import html, markdown
 from dlq.reports.letters import body as bodies_shown
 from dlq.reports.letters import letter_text, stack, unpacking
@@ -428,6 +431,31 @@ STACKS: Mapping[str, Shape] = {
 }
 
 
+each_time = itertools.count()
+
+
+def read_names(data: bytes) -> object:
+    """Names that are new each time: those that were read before are remembered."""
+    name = f"{data.decode()}{next(each_time)}"
+    letter = record(headers={name: "1", "expires": name}, body=json.dumps({name: 1, "ttl": name}).encode())
+    return (
+        list(deadlines(letter, ())), strip_failure(letter.headers), rules.judge(letter, rules.Facts()),
+        names_of_cuts((name,)),
+    )  # fmt: skip
+
+
+NAMES: Mapping[str, Shape] = {
+    "a word": repeated(b"a"),
+    "words": repeated(b"a_"),
+    "capitals": repeated(b"A"),
+    "words of the vocabulary": repeated(b"dead-letter-error-"),
+    "prefixes": repeated(b"x-"),
+    "dots": repeated(b"a."),
+    "digits": repeated(b"9"),
+    "what Camel writes": repeated(b"_HYPHEN_"),
+}
+
+
 def mask(data: bytes) -> object:
     text = data.decode("utf-8", "replace")
     masker = Masker(Mask(("json:$.card.number", "header:x-*")))
@@ -579,6 +607,7 @@ DECODERS: Mapping[str, Decoder] = {
     "prints": Decoder(read_prints, {**PRINTS, **JSON}, units=6 * UNITS_A_BYTE),
     "Kafka records": Decoder(read_kafka, KAFKA),
     "errors": Decoder(judge, STACKS),
+    "names": Decoder(read_names, NAMES),
     "outputs": Decoder(show, SHOWN, times=0.25, units=16 * UNITS_A_BYTE),
     "masking": Decoder(mask, {**ENCODED, **PACKED, **JSON, **STACKS}, times=0.25, units=6 * UNITS_A_BYTE),
 }  # fmt: skip
