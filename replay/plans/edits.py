@@ -31,6 +31,8 @@ from dlq.replay.plans.planfile import Header, edits_name, letters
 from dlq.replay.runs.load import Loader
 
 _MOST_DIFF_LINES = 20
+_MOST_COMPARED = 5_000
+"""Lines. Of more only the sizes are said: to compare them may take their square."""
 _MOST_LETTERS = 50
 LARGEST = 2 * 2**30
 """Bytes of all edits of a plan, which are in memory at once."""
@@ -265,5 +267,8 @@ def _body_difference(before: bytes, after: bytes) -> list[str]:
         old, new = before.decode(), after.decode()
     except UnicodeDecodeError:
         return []
-    diff = difflib.unified_diff(lines_for_terminal(old), lines_for_terminal(new), lineterm="", n=1)
+    old_lines, new_lines = lines_for_terminal(old), lines_for_terminal(new)
+    if max(len(old_lines), len(new_lines)) > _MOST_COMPARED:
+        return []
+    diff = difflib.unified_diff(old_lines, new_lines, lineterm="", n=1)
     return list(diff)[2:][:_MOST_DIFF_LINES]

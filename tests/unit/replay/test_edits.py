@@ -34,6 +34,8 @@ def test_an_edit_changes_the_body_and_is_shown(plan: Planning) -> None:
         before.record_id, "  body: 10 -> 10 bytes", "  @@ -1 +1 @@", '  -{"qty": 0}', '  +{"qty": 1}',
     ]  # fmt: skip
     assert edits.load(plan.store, header).apply(before).body == b'{"qty": 1}'
+    large = before._replace(body=b"1\n" * 6_000)
+    assert edits.difference(before, large) == ["body: 10 -> 12000 bytes"], "so many lines are not compared"
 
 
 def test_what_no_edit_changes_is_said_where_a_line_changes_it(plan: Planning) -> None:
