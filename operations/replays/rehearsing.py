@@ -173,14 +173,14 @@ def _perform(
     if not stage.is_whole():
         workspace.listener.complain("a private place is gone: nobody knows what became of the copies in it")
         left = None
-    return rehearsal.look(stage, {one: chosen[one] for one in sent}, left)
+    return rehearsal.look(stage, chosen, sent, left)
 
 
-def _send(workspace: Workspace, stage: Stage, copies: Sequence[Outgoing]) -> list[str]:
+def _send(workspace: Workspace, stage: Stage, copies: Sequence[Outgoing]) -> set[str]:
     """Return the ids of letters whose copies are there. Raises BrokerError where none is."""
     ids = {one.number: one.record.record_id for one in copies}
     answers = stage.send(copies)
-    sent = [ids[one.number] for one in answers if one.outcome == "confirmed"]
+    sent = {ids[one.number] for one in answers if one.outcome == "confirmed"}
     why = Counter(one.detail or one.outcome for one in answers if one.outcome != "confirmed")
     if why and not sent:
         raise BrokerError(f"no copy could be sent: {next(iter(why))}")

@@ -7,7 +7,7 @@ be told apart counts against a failure: it has passed only where each of its cop
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -116,12 +116,12 @@ def sample(dead: Iterable[tuple[str, str]], per_failure: int, limit: int) -> dic
 
 
 def account(
-    sent: Mapping[str, str], died: Collection[str], left: Collection[str], untold: int
+    chosen: Mapping[str, str], died: Collection[str], left: Collection[str], untold: int
 ) -> list[Tried]:
-    """Return what became of the copies `sent` (record id -> failure): `died` came back, `left` were not
-    consumed, and of `untold` more of them nobody knows which they are."""
+    """Return what became of the copies (record id -> failure): `died` came back, `left` were not consumed, or
+    could not be sent, and of `untold` more of them nobody knows which they are."""
     of: dict[str, list[str]] = defaultdict(list)
-    for record_id, failure in sent.items():
+    for record_id, failure in chosen.items():
         of[failure].append(record_id)
     return [_account(failure, ids, {*died}, {*left}, untold) for failure, ids in of.items()]
 
@@ -265,14 +265,14 @@ class Found(NamedTuple):
     """Copies of which nobody knows what became of them."""
 
 
-def look(stage: Stage, sent: Mapping[str, str], left: int | None) -> Found:
-    """Look at what is left, and at what died."""
-    waiting = {*map(letter_of, stage.find_left(left))} & sent.keys()
+def look(stage: Stage, chosen: Mapping[str, str], sent: Set[str], left: int | None) -> Found:
+    """Look at what is left of the copies that were sent, and at what died."""
+    waiting = {*map(letter_of, stage.find_left(left))} & sent
     dead, unseen = stage.find_dead()
     died = {one: record for record in dead if (one := letter_of(record)) in sent}
     held = (len(sent) - len(died) if left is None else left + unseen) - len(waiting)
     untold = max(0, held) + sum(letter_of(record) not in sent for record in dead)
-    return Found(account(sent, died, waiting, untold), died, untold)
+    return Found(account(chosen, died, waiting | (chosen.keys() - sent), untold), died, untold)
 
 
 def letter_of(record: Record) -> str:
