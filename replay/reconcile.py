@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dlq.archive.storage.store import Store
 from dlq.connectors.base import Outgoing, Presence, Search
-from dlq.core.errors import BrokerError, DlqError, UsageError
+from dlq.core.errors import ArchiveError, BrokerError, DlqError, UsageError
 from dlq.replay import came_back, status
 from dlq.replay.actor import actor
 from dlq.replay.ledger.contract import Entry, Ledger
@@ -75,7 +75,8 @@ class Resolved:
 def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decision: Decision) -> Resolved:
     """Resolve what can be resolved. Raises UsageError, and Busy while the plan is being applied.
 
-    A broker that can't be asked is a note of the result: the operator's decision counts without it.
+    A broker that can't be asked is a note of the result, and so are letters that it can't be asked for: the
+    operator's decision counts without it.
     """
     checked = planfile.check(store, plan)
     header = checked.header
@@ -173,7 +174,7 @@ def _on_brokers(
             if denied:
                 shown = {number: "sent" if was == "sent" else "unknown" for number, was in shown.items()}
                 doubts.append(_DENIES.format(denied[0]))
-        except BrokerError as error:
+        except (BrokerError, UsageError) as error:
             notes.append(f"{broker} could not be asked: {error}")
             continue
         if "unknown" in shown.values():
@@ -197,7 +198,12 @@ def _last_of_each_broker(plan: Checked, confirmed: Mapping[int, int]) -> Mapping
 def _rebuild(plan: Checked, numbers: Collection[int], notes: list[str]) -> dict[str, list[Outgoing]]:
     """Return the letters of each broker, as they were sent."""
     letters = [x for x in plan.letters() if x.number in numbers] if numbers else []
-    records, changes = Loader(plan.store).records(letters), edits.load(plan.store, plan.header)
+    changes = edits.load(plan.store, plan.header)
+    try:
+        records = Loader(plan.store).records(letters)
+    except ArchiveError as error:
+        notes.append(f"no broker could be asked: {error}")
+        return {}
     by_broker: dict[str, list[Outgoing]] = {}
     for letter, record in zip(letters, records, strict=True):
         outgoing = edits.planned_outgoing(letter, record, changes, plan.header.keep_headers)

@@ -211,7 +211,7 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
         private = [*map(target_named, header.targets)] if witness or header.private else []
         try:
             brokers.get(broker).forget(SendRequest(header.plan, witness=witness, private=private))
-        except BrokerError as error:
+        except (BrokerError, UsageError) as error:
             failed.append(
                 f"what the plan left on {broker} could not be removed: {error}; "
                 f"`dlq replay reconcile {header.plan}` tries again"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from support.replaying import Replaying
 from support.rows import each_row
 
 from dlq.archive import segments
-from dlq.connectors.base import Search, Target
+from dlq.connectors.base import Target
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, Busy, Unreachable, UsageError
 from dlq.core.headers.provenance import REPLAY_ID
@@ -126,16 +127,23 @@ def test_an_id_that_names_no_doubt_is_a_usage_error(replay: Replaying, doubtful:
     assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
 
 
-def test_a_broker_that_cannot_be_asked_does_not_silence_the_operator_but_who_applies_does(
-    replay: Replaying, doubtful: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("why", ["no connection", "not in the configuration", "a segment is damaged"])
+def test_what_cannot_be_asked_does_not_silence_the_operator_but_who_applies_does(
+    replay: Replaying, doubtful: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def find(search: Search) -> None:
-        raise Unreachable("no connection")
+    def fail(*_arguments: object) -> None:
+        raise Unreachable(why) if why == "no connection" else ArchiveError(why)
 
-    monkeypatch.setattr(replay.queue, "find", find)
+    if why == "not in the configuration":
+        replay.config = replace(replay.config, brokers={})
+    else:
+        monkeypatch.setattr(
+            *((replay.queue, "find") if why == "no connection" else (Loader, "records")), fail
+        )
     with replay.store.lock(f"plan-{doubtful}"), pytest.raises(Busy):
         replay.reconcile(doubtful, rest="confirmed")
     assert replay.reconcile(doubtful, rest="confirmed") == {"sent": 5, "not_sent": 0, "unknown": 0}
+    assert why in replay.notes[0]
 
 
 def test_a_broker_is_told_where_its_targets_ended_before(replay: Replaying, doubtful: str) -> None:
