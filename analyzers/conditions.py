@@ -118,7 +118,7 @@ def _check_part(rule: Rule, node: "exp.Expr") -> None:
     if is_like and _ODD_ESCAPE.search(node.expression.name):
         raise ConfigError(
             f"rule {rule.name!r}: a backslash in {node.sql(dialect='spark')[:80]} stands before neither %, _ "
-            "nor another one; double it"
+            "nor another one; write it twice"
         )
     if not _is_known(node) or (isinstance(node, exp.Identifier) and _SUBSTITUTED in node.name):
         used = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="spark")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _BUCKET = 2_000_000
 """Letters whose keys a worker holds at once."""
-_FAULTS = re.compile(r"ArchiveError: (.*)"), re.compile(r"(?:NotOrdinaryError|OSError): (.*)")
+_FAULTS = [re.compile(rf"{name}: (.*)") for name in ("NotOrdinaryError", "ArchiveError", "OSError")]
 """What ended a worker, in Python's words, which say the cause of an error before the error."""
 
 

@@ -342,9 +342,9 @@ class Log:
         return pull(self._store, self._connector, source, PullOptions("drain", limit=limit))
 
 
-def one_by_one(reading: Any, scan: Any = toy_log.ToyReading.scan) -> Iterator[Batch]:
-    reading._request = replace(reading._request, batch_rows=1)
-    yield from scan(reading)
+def one_by_one(self: Any, scan: Any = toy_log.ToyReading.scan) -> Iterator[Batch]:
+    self._request = replace(self._request, batch_rows=1)
+    yield from scan(self)
 
 
 def test_behind_a_segment_that_could_not_be_written_no_checkpoint_counts(
