@@ -306,7 +306,7 @@ class RabbitReading:
             raise self._translate(error) from error
 
     def _release(self) -> None:
-        is_held = self._goes_by_windows() and (self._consuming or self._durable < self._received)
+        is_held = self._goes_by_windows() and (self._consuming or self._durable < self._delivered)
         if is_held or self._is_lost():
             return
         most = max(self._start, self._end - self._prefetch)
@@ -314,6 +314,11 @@ class RabbitReading:
         if tag > self._acknowledged:
             self._link.send(spec.Basic.Ack(delivery_tag=tag, multiple=True))
             self._acknowledged = tag
+
+    @property
+    def _delivered(self) -> int:
+        """The position of the last letter that has come, taken or not."""
+        return self._received + self._link.untaken
 
     def settled_position(self) -> int:
         """See `Reading.settled_position`: the queue answers what it was asked after the acknowledgements.

@@ -186,6 +186,25 @@ def test_while_letters_that_are_alike_are_acknowledged_none_is_on_its_way(
     assert answered == (150 if mode == "drain" else 0)
 
 
+@each_kind
+def test_letters_that_are_alike_all_go_back_where_a_scan_ends_before_all_are_taken(
+    rabbit: Rabbit, kind: str
+) -> None:
+    queue = rabbit.holding([b"alike"] * 90, kind)
+    reading = rabbit.read(queue, batch_rows=20)
+    reading.alike = True
+    scan = reading.batches()
+    while not reading._link.untaken:
+        position = next(scan).position
+        reading.acknowledge(position)
+    scan.close()
+    reading.acknowledge(position)
+    before = reading.settled_position()
+    reading.close()
+    assert before < position
+    assert len(left_in(rabbit, queue, 90 - before)) == 90 - before
+
+
 def test_a_slow_writer_stops_the_broker_and_not_the_memory(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     for _ in range(8):

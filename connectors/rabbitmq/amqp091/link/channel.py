@@ -130,6 +130,11 @@ class Link(Wire):
         return self._frames.take(most)
 
     @property
+    def untaken(self) -> int:
+        """Deliveries that have come and are not taken."""
+        return len(self._frames.deliveries)
+
+    @property
     def unfinished_bytes(self) -> int:
         """Bytes of a delivery that has not come wholly."""
         return self._frames.unfinished_bytes
@@ -137,7 +142,7 @@ class Link(Wire):
     def receive(self, seconds: float) -> bool:
         """Read the socket once, waiting at most `seconds`, or not where deliveries are to be taken; whether
         anything came but heartbeats."""
-        return self.read(0 if self._frames.deliveries else seconds) and self._frames.has_progressed()
+        return self.read(0 if self.untaken else seconds) and self._frames.has_progressed()
 
     def feed(self, data: bytes) -> None:
         """Feed deliveries and methods."""

@@ -29,7 +29,7 @@ def test_who_never_ends_a_letter_is_left(pieces: Iterator[int], monkeypatch: pyt
     monkeypatch.setattr(patience, "ENDLESS", 0.1)
 
     class Link(SimpleNamespace):
-        server_version, dead = "4.1.0", False
+        server_version, dead, untaken = "4.1.0", False, 0
         unfinished_bytes = property(lambda _: next(pieces))
 
         def receive(self, _seconds: float) -> bool:
