@@ -106,6 +106,8 @@ class RabbitReading:
         self._yielded = time.monotonic()
         self._durable = 0
         self._acknowledged = self._settled = 0
+        self._before_window = 0
+        """Letters that were acknowledged when the window was opened."""
         self._over = False
         limit = topology.get("delivery_limit") if topology.get("queue_type") == "quorum" else None
         self._last_but_one = limit - 1 if isinstance(limit, int) and request.mode == "drain" else None
@@ -162,7 +164,6 @@ class RabbitReading:
                 yield self._batch()
         yield from self._stay_until_durable()
         self._stop_consuming()
-        self._over = True
         if self._near_limit:
             self.notes = [*self.notes, _NEAR_LIMIT.format(self._near_limit, for_terminal(self._queue))]
         yield from self._rest()
@@ -265,7 +266,7 @@ class RabbitReading:
         consume = spec.Basic.Consume(queue=self._queue, consumer_tag=self._consumer_tag())
         self._link.call(consume, spec.Basic.ConsumeOk)
         self._start, self._end = self._received, min(self._received + window, self._wanted)
-        self._consuming = True
+        self._consuming, self._before_window = True, self._acknowledged
 
     def _consumer_tag(self) -> str:
         """Return a tag that sorts like the windows: letters of several go back in the order of their tags."""
@@ -296,6 +297,7 @@ class RabbitReading:
         if not self._link.dead:
             with contextlib.suppress(LinkLostError, errors.DlqError):
                 self._stop_consuming()
+        self._over = not self._link.dead
 
     def acknowledge(self, position: int) -> None:
         """See `Reading.acknowledge`. What would let the broker exceed the window waits for its end."""
@@ -321,20 +323,15 @@ class RabbitReading:
         return self._received + self._link.untaken
 
     def settled_position(self) -> int:
-        """See `Reading.settled_position`: the queue answers what it was asked after the acknowledgements.
-
-        The node answers instead of a quorum queue that has no leader, or has lost it: without letters and
-        consumers. Then only what the leader alone can answer counts, once nothing more is read.
-        """
-        if self._is_lost():
+        """See `Reading.settled_position`. Only a classic queue proves it by any answer."""
+        if self._is_lost() or self._settled == self._acknowledged:
             return self._settled
         try:
-            found = self._link.find_queue(self._queue)
-            has_spoken = found.message_count or found.consumer_count
-            if not has_spoken and self.topology.get("queue_type") != "classic":
-                if not self._over:
-                    return self._settled
-                is_empty(self._link, self._queue)
+            if self.topology.get("queue_type") == "classic":
+                self._link.find_queue(self._queue)
+            elif not self._is_committed():
+                self._settled = max(self._settled, self._proven_by_letters())
+                return self._settled
         except LinkLostError as error:
             raise self._translate(error) from error
         except errors.NotFound:
@@ -342,6 +339,35 @@ class RabbitReading:
                 raise
         self._settled = self._acknowledged
         return self._settled
+
+    def _proven_by_letters(self) -> int:
+        """Return up to where acknowledgements must be committed, or fewer letters had come: a window's first
+        comes behind what was acknowledged before, and each beyond its prefetch behind another one."""
+        if self._received == self._start:
+            return 0
+        position = self._received - self._prefetch
+        return position if position > self._start else self._before_window
+
+    def _is_committed(self) -> bool:
+        """Return whether a quorum queue has committed all acknowledgements.
+
+        A declare is answered by its leader alone, although that is cut off from the others, and where there
+        is none by the node: no letters, no consumers. But the leader tells only what is committed, and counts
+        a consumer that was cancelled until its letters are acknowledged [ran 3.10.8, 4.3.6]. Where that
+        proves nothing a letter is asked for, once nothing more is read: the answer comes behind a commit.
+        """
+        is_whole = not self._consuming and self._acknowledged == self._delivered
+        if not (is_whole or self._over):
+            return False
+        for _ in patience.tries(patience.RECHECK if is_whole else 0, patience.BLINK):
+            found = self._link.find_queue(self._queue)
+            if not found.message_count:
+                break
+            if not found.consumer_count:
+                return True
+        if self._over:
+            is_empty(self._link, self._queue)
+        return self._over
 
     def _is_lost(self) -> bool:
         """Return whether the scan is about to say how its connection ended."""

@@ -14,7 +14,13 @@ import pytest
 from support.brokers.rabbitmq import install
 from support.brokers.rabbitmq.broker import Node
 from support.brokers.rabbitmq.cluster import Cluster
-from support.brokers.rabbitmq.fixtures import KINDS, PASSWORD_VARIABLE, Rabbit, request
+from support.brokers.rabbitmq.fixtures import (
+    KINDS,
+    PASSWORD_VARIABLE,
+    Rabbit,
+    letters_at_consumers,
+    request,
+)
 from support.brokers.rabbitmq.letters import (
     headers_of_all,
     letter,
@@ -39,6 +45,8 @@ pytestmark = pytest.mark.rabbitmq
 NUMBER = 2500
 """Letters of each queue: more than one segment, and several windows of a replay."""
 SOME = 1100
+MANY = 20_001
+"""Letters of a queue that is acknowledged while it is read; the last are a batch behind the last window."""
 _numbers = count(1)
 
 
@@ -170,6 +178,51 @@ def test_a_follower_is_cut_off_while_dlq_is_connected_to_it(rabbit_cluster: Clus
     leader, _, follower = rabbit_cluster.nodes
     shop = Shop(rabbit_cluster, tmp_path, leader, first=follower)
     through(shop, lambda: rabbit_cluster.cut_off(follower), lambda _over: rabbit_cluster.join_again(follower))
+
+
+def held_at(node: Node) -> int | None:
+    """Letters at consumers; None while their queue has no leader."""
+    with suppress(RuntimeError):
+        return letters_at_consumers(node)
+    return None
+
+
+def drain_while_its_leader_is_cut_off(cluster: Cluster, folder: Path, share: float) -> None:
+    """When so much of the queue has come; each letter is archived once in the end."""
+    leader, *_, other = cluster.nodes
+    rabbit = Rabbit(leader.url_of("/"), "/", leader, None)
+    rabbit.channel = rabbit.connect()
+    queue = rabbit.queue("quorum")
+    rabbit.fill(queue, MANY)
+    Rabbit("", "/", other, None).wait_for_statistics(queue)
+    broker = {
+        "kind": "rabbitmq",
+        "url": cluster.url("/", leader),
+        "password_env": PASSWORD_VARIABLE,
+        "management_url": other.http,
+        "timeout": "2s",
+    }
+    archive = Archive(folder, broker, {"dead": {"queue": queue}})
+    archive.pull("dead", lambda done: done >= share * MANY and cluster.cut_off(leader))
+    eventually(lambda: held_at(other) is not None)
+    cluster.join_again(leader)
+    eventually(lambda: held_at(other) == 0)
+    archive.pull_to_the_end("dead", MANY)
+    assert archive.bodies("dead") == {b"letter %d" % n: 1 for n in range(MANY)}
+
+
+@pytest.mark.parametrize("share", [0.5, 1])
+def test_the_leader_is_cut_off_while_dlq_is_connected_to_it(
+    rabbit_cluster: Cluster, tmp_path: Path, share: float
+) -> None:
+    """It answers a declare still, and commits no acknowledgement."""
+    drain_while_its_leader_is_cut_off(rabbit_cluster, tmp_path, share)
+
+
+def test_the_leader_of_an_older_cluster_is_cut_off_while_dlq_is_connected_to_it(tmp_path: Path) -> None:
+    os.environ[PASSWORD_VARIABLE] = "guest"
+    with Cluster() as cluster:
+        drain_while_its_leader_is_cut_off(cluster, tmp_path, 0.5)
 
 
 def test_all_nodes_are_restarted_one_after_the_other(rabbit_cluster: Cluster, tmp_path: Path) -> None:

@@ -205,6 +205,31 @@ def test_letters_that_are_alike_all_go_back_where_a_scan_ends_before_all_are_tak
     assert len(left_in(rabbit, queue, 90 - before)) == 90 - before
 
 
+def test_what_was_removed_is_known_where_a_scan_ends_early_and_nothing_is_left(rabbit: Rabbit) -> None:
+    """A quorum queue without letters and consumers may have no leader, who alone can say it."""
+    queue = rabbit.holding([b"letter %d" % n for n in range(17)], "quorum")
+    reading = rabbit.read(queue, batch_rows=17)
+    scan = reading.batches()
+    assert first_letters(scan).position == 17
+    scan.close()
+    reading.acknowledge(17)
+    eventually(lambda: rabbit.channel.queue_declare(queue, passive=True).method.consumer_count == 0)
+    assert reading.settled_position() == 17
+    reading.close()
+
+
+def test_where_others_consume_a_letter_is_asked_for(rabbit: Rabbit) -> None:
+    """While they do, their number does not tell whether acknowledgements are committed."""
+    queue = rabbit.holding([b"letter %d" % n for n in range(30)], "quorum")
+    other = rabbit.connect()
+    other.basic_qos(prefetch_count=1)
+    other.basic_consume(queue, lambda *_: None)
+    rabbit.wait_for(queue, 29)
+    assert len(drain(rabbit, queue, limit=20)) == 20
+    other.connection.close()
+    assert len(left_in(rabbit, queue, 10)) == 10
+
+
 def test_a_slow_writer_stops_the_broker_and_not_the_memory(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     for _ in range(8):
