@@ -89,9 +89,11 @@ class UncarriedReading(SessionReading):
 
     def _let_go(self) -> None:
         """Let the link go when nothing is held any more. A queue with a single active consumer gives 0-9-1
-        nothing before."""
+        nothing before. A quorum queue answers the end of a link behind the commit of all outcomes, which it
+        answers itself before."""
         if self._has_looked and self._request.mode == "drain" and not self._owed:
             self._session.await_answers()
+            self._session.detach(self._source)
             self._session.close()
 
     def read_the_rest(self, letters: int) -> RabbitReading:

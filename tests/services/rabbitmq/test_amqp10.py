@@ -26,6 +26,7 @@ from support.brokers.rabbitmq.letters import (
     new_plan,
     outcomes,
     publish,
+    to_process,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
@@ -42,7 +43,7 @@ from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.connectors.rabbitmq.amqp10.send import open_session
 from dlq.connectors.rabbitmq.records.amqp10 import is_carried_by_0_9_1
 from dlq.core.clock import now
-from dlq.core.errors import PoisonMessage
+from dlq.core.errors import ConnectionLost, PoisonMessage
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -149,6 +150,19 @@ def test_what_is_released_keeps_its_place_and_has_failed_no_more_often(rabbit: R
     assert [one.body for one in found[3:]] == [b"%d %d" % (part, n) for part in range(3) for n in range(10)]
     assert not any("x-delivery-count" in one.headers for one in found)
     assert rabbit.depth(queue) == 0
+
+
+def test_what_a_quorum_queue_has_not_committed_is_not_called_removed(rabbit: Rabbit) -> None:
+    """The broker answers an outcome, and a declare, without its leader."""
+    queue = rabbit.queue("quorum")
+    send(rabbit, queue, poison(b"letter"))
+    reading = Careful(rabbit.broker(timeout="1s")).read(request(queue))
+    assert [*reading.batches()][-1].position == 1
+    to_process(rabbit, queue, "sys:suspend(Pid)")
+    with pytest.raises(ConnectionLost):
+        reading.acknowledge(1)
+    to_process(rabbit, queue, "sys:resume(Pid)")
+    reading.close()
 
 
 def test_a_dead_letter_says_what_it_died_of_and_what_is_in_it(rabbit: Rabbit) -> None:

@@ -31,6 +31,7 @@ from support.brokers.rabbitmq.letters import (
     replay_ids,
     sent,
     settled_depth,
+    to_process,
     to_queue,
     wait_until_the_node_is_no_newcomer,
 )
@@ -285,14 +286,6 @@ def test_a_witness_loses_its_anchor_with_its_node(rabbit: Rabbit, end: Callable[
     rabbit.channel = rabbit.connect()
     assert replay_ids(rabbit, queue_of(plan)) == ["id-0"]
     assert not is_anchored(broker, plan)
-
-
-def to_process(rabbit: Rabbit, queue: str, do: str) -> None:
-    """Do something to the process of a classic queue. Where that is killed, another one begins with what lies
-    on the disk."""
-    vhost, name = (f"unicode:characters_to_binary({[*map(ord, text)]})" for text in (rabbit.vhost, queue))
-    found = f"{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r({vhost}, queue, {name}))"
-    rabbit.node.evaluate(f"{found}, Pid = amqqueue:get_pid(Q), {do}")
 
 
 KILL = "exit(Pid, kill)"

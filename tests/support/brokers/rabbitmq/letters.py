@@ -143,3 +143,11 @@ def wait_until_the_node_is_no_newcomer(rabbit: Rabbit, age: int = 12_000) -> Non
 
     eventually(is_old)
     management.close()
+
+
+def to_process(rabbit: Rabbit, queue: str, do: str) -> None:
+    """Do something to the process of a queue. Where that of a classic one is killed, another one begins with
+    what lies on the disk."""
+    vhost, name = (f"unicode:characters_to_binary({[*map(ord, text)]})" for text in (rabbit.vhost, queue))
+    found = f"{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r({vhost}, queue, {name}))"
+    rabbit.node.evaluate(f"{found}, Pid = amqqueue:get_pid(Q), {do}")
