@@ -157,8 +157,9 @@ class _Pull:
         self._suspected = ""
         """What has ended two readings behind the same letter."""
         self.begun = False
-        self._is_log = False
-        """What is not shown of a log may be there: only a queue that is not there holds nothing."""
+        self._is_log = self._resumes = False
+        """What is not shown of a log may be there: only a queue that is not there holds nothing. The other
+        says whether what is captured does not come again, also of a copy."""
         self._was_lost = False
         """What was under way then may come again later, and nothing proves that it does not."""
         self._may_hold = False
@@ -197,7 +198,7 @@ class _Pull:
                 self._may_hold = self._may_hold or (
                     isinstance(error, errors.ConnectionLost) and not isinstance(error, errors.ConsumerEnded)
                 )
-                failures = 0 if tally.settled else failures + 1
+                failures = 0 if self._count_passed(tally) else failures + 1
                 lost, before = self._as_poison(error, tally, before), (str(error), tally.delivered)
                 alone = (
                     isinstance(lost, errors.PoisonMessage)
@@ -212,6 +213,10 @@ class _Pull:
                 self.result.notes.append(f"reconnected after: {lost}")
                 time.sleep(patience.RECONNECT)
             self._request = self._next_request(lost, tally)
+
+    def _count_passed(self, tally: Tally) -> int:
+        """Return letters that the next reading does not give again."""
+        return tally.captured if self._resumes else tally.settled
 
     def _count_missing(self, total: Tally) -> int:
         """Return letters of the snapshot that are not durable, and that no log has lost. A log may bring more
@@ -245,7 +250,7 @@ class _Pull:
                 result.notes += reading.notes
                 self._write_topology(reading)
             told = str(reading.topology)
-            self._is_log = reading.settles_at_once
+            self._is_log, self._resumes = reading.settles_at_once, reading.resumes
             self._awaits("archive")
             self._store.prove_room(_room_for(reading.snapshot))
             known = Deduplicator(
@@ -282,10 +287,10 @@ class _Pull:
         """Make the next request. After a poisoned connection take exactly what came before the poison, then
         read carefully. A queue that gives its letters in another order then may poison that reading, too."""
         bounds = [n for n in (self._limit, self.result.snapshot) if n is not None]
-        rest = min(bounds) - self._total.settled if bounds else None
+        rest = min(bounds) - self._count_passed(self._total) if bounds else None
         poisoned = isinstance(lost, errors.PoisonMessage)
         again = self._before_poison > 0
-        before_poison = tally.delivered if poisoned and not (tally.settled or again) else 0
+        before_poison = tally.delivered if poisoned and not (self._count_passed(tally) or again) else 0
         careful = (poisoned or again) and not before_poison
         self._before_poison = before_poison
         resume = self._checkpoint(self._request.mode, self._request.source)

@@ -138,6 +138,9 @@ class Reading(Protocol):
     """True: the broker is told of no acknowledgement, the checkpoint in the manifest is it (Kafka, RocketMQ).
     False: what is drained is settled by what the broker answers afterwards."""
 
+    resumes: bool
+    """True: a copy, too, goes on behind what is durable (a stream)."""
+
     topology: Mapping[str, Any]
     """What could be learned of the source: queue type, limits, TTL, bindings, retention (JSON-able)."""
 

@@ -92,7 +92,7 @@ class ChainOfTwo:
     `Part`. Positions run on. The first lives until the end: what it holds does not come again."""
 
     unique_ids = False
-    settles_at_once = alike = False
+    settles_at_once = resumes = alike = False
 
     def __init__(
         self, first: QueueReading[Any, Any], then: Callable[[int | None], Part], goal: int | None
@@ -170,7 +170,7 @@ class ChainReading:
 
     unique_ids = False
     marks_redelivered = alike = False
-    settles_at_once = False
+    settles_at_once = resumes = False
 
     def __init__(
         self,

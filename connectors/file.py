@@ -67,6 +67,7 @@ class FileReading:
     marks_redelivered: bool = False
     alike: bool = False
     settles_at_once: bool = False
+    resumes: bool = False
     notes: Sequence[str] = ()
     _room = bounded_json.LARGEST
     """Bytes of what lines tell of brokers that are kept."""

@@ -137,7 +137,7 @@ class LogReading(Reading):
     """See `Reading`; a broker overrides `fetch`, or `scan` where places are not read one after the other."""
 
     unique_ids = True
-    marks_redelivered = alike = False
+    marks_redelivered = resumes = alike = False
     settles_at_once = True
 
     def __init__(

@@ -93,7 +93,7 @@ class QueueReading(Generic[_Arrived, _Letter]):
 
     unique_ids = False
     marks_redelivered = alike = False
-    settles_at_once = False
+    settles_at_once = resumes = False
 
     def __init__(
         self, request: ReadRequest, depth: int | None, limit: int | None, browse: bool = False

@@ -77,7 +77,7 @@ class RabbitReading:
     """A pull of one queue, window by window, by the contract of `Reading`."""
 
     unique_ids = False
-    settles_at_once = alike = False
+    settles_at_once = resumes = alike = False
 
     def __init__(
         self,

@@ -46,6 +46,8 @@ _NOT_SHOWN = (
 class StreamReading(LogReading):
     """A copy of one stream; `request.resume`: where the one before ended."""
 
+    resumes = True
+
     def __init__(
         self,
         link: Link,
@@ -132,7 +134,7 @@ class StreamReading(LogReading):
                 yield batch
             if reached == before:
                 return
-        self.complete = reached >= self._end and self._plan.complete
+        self.complete = reached >= end and self._plan.complete
 
     def _round(self, start: int, end: int, letters: int) -> Iterator[Batch]:
         """Read up to so many letters from `start` on, all before `end`."""
@@ -165,7 +167,7 @@ class StreamReading(LogReading):
             for is_alone, run in groupby(seen, lambda one: one.record is not None):
                 yield from (self._hand_on if is_alone else self._read_again)(list(run))
             self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
-        self.complete = reached >= self._end and self._plan.complete
+        self.complete = reached >= end and self._plan.complete
 
     def _hand_on(self, run: Sequence[Seen]) -> Iterator[Batch]:
         yield self._batch_of([one.record for one in run if one.record], run[-1].offset + 1)

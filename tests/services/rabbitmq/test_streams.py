@@ -2,11 +2,13 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from support.brokers.rabbitmq.amqp10 import send_some
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_3, on_rabbitmq_4, request
 from support.connector_contract import first_letters
+from support.servers.cutter import Cutter
 from support.waiting import settled
 
 from dlq.archive.storage.store import LocalStore
@@ -46,7 +48,21 @@ def test_a_stream_is_copied_to_its_end_and_then_from_there(rabbit: Rabbit) -> No
     assert (bodies, reading.complete) == ([b"a", b"b"], True)
     assert batches(rabbit, queue, resume={queue: 2502})[0] == []
     bodies, reading, found = batches(rabbit, queue, limit=20, batch_rows=100)
-    assert (len(bodies), reading.complete, found[-1].checkpoint[queue]) == (20, False, 20)
+    assert (len(bodies), reading.complete, found[-1].checkpoint[queue]) == (20, True, 20)
+
+
+def test_a_copy_keeps_to_its_limit_when_its_connection_is_lost(rabbit: Rabbit, tmp_path: Path) -> None:
+    stream, url = rabbit.queue("stream"), urlsplit(rabbit.url)
+    rabbit.fill(stream, 9000)
+    with Cutter(f"{url.hostname}:{url.port}") as cutter:
+        connector = rabbit.connector(url=f"amqp://{url.username}@{cutter.address}{url.path}")
+        cuts = iter([cutter.cut])
+        when = lambda tally, _total: tally.captured and [cut() for cut in cuts]  # noqa: E731
+        source = Source("log", "shop", queue=stream)
+        options = PullOptions("copy", limit=7000)
+        result = pull(LocalStore(str(tmp_path)), connector, source, options, when)
+    assert "reconnected" in str(result.notes)
+    assert (result.captured, result.recaptured, result.partial, result.error) == (7000, 0, False, None)
 
 
 @on_private_nodes
