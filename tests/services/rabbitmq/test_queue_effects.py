@@ -58,8 +58,13 @@ def crash(rabbit: Rabbit, queue: str, meanwhile: Callable[[], object] = lambda: 
     reading: Any = rabbit.connector().read(request(queue, force=True, batch_rows=5))
     held = count_held(reading, reading.snapshot)
     meanwhile()
-    reading._link._socket.close()
+    cut(reading)
     return held
+
+
+def cut(reading: Any) -> None:
+    """End its connection as a crash does."""
+    reading._link._socket.close()
 
 
 def count_held(reading: Reading, most: int) -> int:
@@ -165,7 +170,7 @@ def test_a_limit_that_is_not_seen_costs_few_letters_and_is_not_told(
     assert f"'{known}'" in facts
     reading: Any = RabbitConnector(broker).read(request(queue, force=configure == "^$"))
     held = count_held(reading, 500)
-    reading._link._socket.close()
+    cut(reading)
     assert 0 < held <= 32
     rabbit.wait_for(queue, 500 - held)
 
