@@ -324,7 +324,7 @@ class RabbitReading:
 
     def settled_position(self) -> int:
         """See `Reading.settled_position`. Only a classic queue proves it by any answer."""
-        if self._is_lost() or self._settled == self._acknowledged:
+        if self._is_lost():
             return self._settled
         try:
             if self.topology.get("queue_type") == "classic":
@@ -365,7 +365,7 @@ class RabbitReading:
                 break
             if not found.consumer_count:
                 return True
-        if self._over:
+        if self._over and self._acknowledged > self._settled:
             is_empty(self._link, self._queue)
         return self._over
 
