@@ -157,9 +157,10 @@ class _Pull:
         self._suspected = ""
         """What has ended two readings behind the same letter."""
         self.begun = False
-        self._is_log = self._resumes = False
-        """What is not shown of a log may be there: only a queue that is not there holds nothing. The other
-        says whether what is captured does not come again, also of a copy."""
+        self._is_log = False
+        """What is not shown of a log may be there: only a queue that is not there holds nothing."""
+        self._resumes = False
+        """Whether a copy, too, goes on behind what is captured."""
         self._was_lost = False
         """What was under way then may come again later, and nothing proves that it does not."""
         self._may_hold = False
@@ -287,7 +288,7 @@ class _Pull:
         """Make the next request. After a poisoned connection take exactly what came before the poison, then
         read carefully. A queue that gives its letters in another order then may poison that reading, too."""
         bounds = [n for n in (self._limit, self.result.snapshot) if n is not None]
-        rest = min(bounds) - self._count_passed(self._total) if bounds else None
+        rest = max(0, min(bounds) - self._count_passed(self._total)) if bounds else None
         poisoned = isinstance(lost, errors.PoisonMessage)
         again = self._before_poison > 0
         before_poison = tally.delivered if poisoned and not (self._count_passed(tally) or again) else 0

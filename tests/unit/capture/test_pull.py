@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -403,6 +403,26 @@ def test_a_drain_of_a_log_goes_on_behind_what_is_durable_when_its_connection_was
     result = Log(store, tmp_path, 8).drain(limit)
     assert (result.acknowledged, result.left, result.partial) == expected
     assert result.captured == (1 + beside) * result.acknowledged
+
+
+def test_no_reading_is_asked_for_less_than_nothing(
+    store: LocalStore, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """A log may turn out to hold fewer letters than it counted when a pull has taken more than that."""
+    limits: list[int | None] = []
+
+    def count_again(self: Any) -> Iterator[Batch]:
+        limits.append(self._request.limit)
+        yield from islice(one_by_one(self), 5)
+        if len(limits) == 1:
+            self.snapshot = 2
+            raise ConnectionLost("cut")
+
+    monkeypatch.setattr(patience, "RECONNECT", 0.0)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 1)
+    monkeypatch.setattr(toy_log.ToyReading, "scan", count_again)
+    taken = Log(store, tmp_path, 8).drain()
+    assert (limits, taken.acknowledged, taken.error) == ([None, 0], 5, None)
 
 
 def test_who_is_waited_for_is_the_archive_while_it_is_read_or_written_and_else_the_broker(
