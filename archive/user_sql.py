@@ -75,8 +75,9 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[An
 def _tell_apart(names: Sequence[str]) -> list[str]:
     """Return names of columns, each but once: `a` and `a_1`, as DuckDB names those of a subquery."""
     found: dict[str, None] = {}
+    numbers: dict[str, Iterator[int]] = {}
     for name in names:
-        numbered = (f"{name}_{number}" for number in count(1))
+        numbered = (f"{name}_{number}" for number in numbers.setdefault(name, count(1)))
         found[next(one for one in chain([name], numbered) if one not in found)] = None
     return list(found)
 

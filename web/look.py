@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 def this_minute() -> int:
-    """Return what stands in the names of what follows from the time, too: it is made anew each minute."""
+    """Return the minute. What depends on the time has it in its name, and so is made anew each minute."""
     return clock.now() // 60_000_000
 
 

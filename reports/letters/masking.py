@@ -148,8 +148,8 @@ class Masker:
 
 
 def _list_meant(document: Mapping[str, Any], message_id: object) -> Mapping[str, str]:
-    """Return which members hold what others are named for: a released key in the audit, or an id that is
-    both."""
+    """Return members by the names of what they hold: a released key in the audit, a message id that is the
+    physical one, too."""
     if document.get("action") == "release":
         return {"value": "key"}
     return {"physical_id": "message_id"} if document.get("physical_id") == message_id else {}

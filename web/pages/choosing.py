@@ -62,7 +62,7 @@ def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = 
 
 
 def name(selection: Selection) -> tuple[str, int]:
-    """Return by which name it is kept what these letters are: `since` may say how long ago."""
+    """Return the name under which a page keeps what is read of a selection. `since` may say how long ago."""
     return selection.options(), this_minute() if selection.since else 0
 
 
