@@ -90,8 +90,9 @@ class Running:
 
     def send_signal(self, number: int) -> None:
         """As `kill -NUMBER` does."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has ended, and that is under way
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """kill -9."""
