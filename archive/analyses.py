@@ -170,6 +170,7 @@ SUMS = pa.schema(
         ("first", _TIME),
         ("last", _TIME),
         ("undated", pa.int64()),
+        ("dead_since", _TIME),
         ("died", pa.int64()),
         ("body_bytes", pa.int64()),
         ("example", _S),
@@ -177,7 +178,8 @@ SUMS = pa.schema(
     ]
 )  # fmt: skip
 """Letters that are alike in all that is counted, a row each (`brief`), so that who looks at the failures of a
-million letters reads none of them. An older version did not write it, nor is it there for few letters."""
+million letters reads none of them. An older version did not write it (nor one before that `dead_since`), nor
+is it there for few letters."""
 MINUTES = pa.schema([("cause", _S), ("minute", pa.int64()), ("letters", pa.int64())])
 """How many letters died of a cause in each minute since the epoch; as `SUMS`."""
 KEPT: Mapping[str, pa.Schema] = {"slots": SLOTS, "sums": SUMS, "minutes": MINUTES}

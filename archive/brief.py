@@ -45,11 +45,15 @@ DIED = """
 the letter died at its end, or before it was captured."""
 IS_LETTER = "NOT (cause IS NULL AND rule IS NOT NULL)"
 """A classified record without a cause is evidence beside a letter, such as a copy of a half message."""
+DEAD_SINCE = "coalesce(dead_since, first)"
+"""The first time at which a letter of a row of `_sums` was certainly dead: one of unknown time when it was
+captured."""
 _SUMS_OF = pa.schema([("queued", pa.list_(pa.string())), ("letters", pa.int64())])
 _ALIKE = "source, broker_kind, dead_letter_queue, origin, cause, advice, fingerprint, incident_id"
 _TOTALS = f"""
     coalesce(proof = 'likely', false) AS likely, {IS_LETTER} AS is_letter, count(*) AS letters,
     min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
+    min(coalesce(dead_at, captured_at)) AS dead_since,
     max({DIED}) AS died, sum(body_size)::BIGINT AS body_bytes, min(record_id) AS example"""
 _DEATHS = f"""
     SELECT cause, floor(epoch(dead_at) / 60)::BIGINT AS minute, count(*) AS letters FROM {{letters}}

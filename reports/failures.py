@@ -25,8 +25,8 @@ COLUMNS = (
     "until", "resolved_in", "note", "changed_by", "changed_at", "example",
 )  # fmt: skip
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
-the first of them died; `origins` all queues in which they did; `until`, `resolved_in`, `note`, `changed_by`
-and `changed_at` as `core.failures.Life` has them."""
+the first of them died or, if nothing says so, was captured; `origins` all queues in which they did; `until`,
+`resolved_in`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them."""
 _COUNTS = "replay_state IS DISTINCT FROM 'dismissed' AND is_letter"
 _WAITS = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"
 _ISO = "replace(strftime(found.{0} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ'), '.000000Z', 'Z') AS {0}"
@@ -37,7 +37,8 @@ _SQL = f"""
         SELECT fingerprint, sum(letters)::BIGINT AS letters,
                coalesce(sum(letters) FILTER ({_WAITS}), 0)::BIGINT AS waiting,
                min(first) AS first, max(last) AS last, max(died) AS died,
-               min(first) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
+               min({brief.DEAD_SINCE}) FILTER ({_WAITS}) AS oldest,
+               list_sort(list(DISTINCT source)) AS sources,
                coalesce(list_sort(list(DISTINCT origin) FILTER (origin IS NOT NULL)), []) AS origins,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                min(example) AS example, arg_min(source, example) AS lies_in, bool_or(likely) AS likely
@@ -76,7 +77,7 @@ def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]
     """Return source -> when the first of its letters died that wait, in microseconds since the epoch."""
     brief.sum_up(connection)
     sql = f"""
-        SELECT source, epoch_us(min(first)) FROM _sums
+        SELECT source, epoch_us(min({brief.DEAD_SINCE})) FROM _sums
         WHERE {_WAITS} AND {_COUNTS} GROUP BY 1"""
     return {source: died for source, died in run(connection, sql).rows if died is not None}
 

@@ -96,12 +96,12 @@ _CAUSES = """
            coalesce(sum(letters) FILTER (likely), 0)::BIGINT AS likely, min(first) AS first,
            max(last) AS last, min(example) AS example, list_sort(list(DISTINCT broker_kind)) AS broker_kinds
     FROM facts GROUP BY cause ORDER BY letters DESC, cause"""
-_SOURCES = """
+_SOURCES = f"""
     SELECT source, any_value(broker_kind) AS broker_kind, sum(letters)::BIGINT AS letters,
            min(first) AS first, max(last) AS last, sum(body_bytes)::BIGINT AS body_bytes,
            sum(still_queued)::BIGINT AS still_queued,
            coalesce(sum(letters) FILTER (is_open), 0)::BIGINT AS open,
-           min(first) FILTER (is_open) AS oldest,
+           min({brief.DEAD_SINCE}) FILTER (is_open) AS oldest,
            count(DISTINCT fingerprint) FILTER (counts AND state = 'new')::BIGINT AS new_failures,
            count(DISTINCT fingerprint) FILTER (counts AND state = 'regressed')::BIGINT AS regressed
     FROM (SELECT facts.*, coalesce(lives.state, 'new') AS state, replay_state <> 'dismissed' AS counts,
@@ -162,7 +162,7 @@ _CLASSIFIED = f"""
     SELECT cause, advice, sum(letters)::BIGINT AS letters,
            coalesce(sum(letters) FILTER (replay_state IN ({_WAITING})), 0)::BIGINT AS waiting
     FROM facts WHERE replay_state <> 'dismissed' GROUP BY ALL"""
-_HOW_MANY = """
+_HOW_MANY = f"""
     SELECT (SELECT count(DISTINCT fingerprint) FROM facts
             WHERE replay_state <> 'dismissed') AS fingerprints,
            count(*)::BIGINT AS incidents,
@@ -170,11 +170,11 @@ _HOW_MANY = """
            (SELECT coalesce(sum(undated), 0)::BIGINT FROM facts) AS undated,
            (SELECT coalesce(sum(still_queued) FILTER (replay_state = 'confirmed'), 0)::BIGINT FROM facts)
                AS still_queued,
-           (SELECT epoch(min(first) FILTER (replay_state NOT IN ('confirmed', 'dismissed'))) FROM facts)
-               AS oldest
+           (SELECT epoch(min({brief.DEAD_SINCE}) FILTER (replay_state NOT IN ('confirmed', 'dismissed')))
+            FROM facts) AS oldest
     FROM incidents
     WHERE incident_id IN (
-        SELECT incident_id FROM _sums WHERE replay_state IS DISTINCT FROM 'dismissed' AND {only})"""
+        SELECT incident_id FROM _sums WHERE replay_state IS DISTINCT FROM 'dismissed' AND {{only}})"""
 _LISTS: Mapping[str, str] = {
     "causes": _CAUSES,
     "sources": _SOURCES,
@@ -195,9 +195,9 @@ def gather(
     `lives`: failures that somebody spoke of, each with `fingerprint, state, owner`; all others are new.
 
     `open` and `oldest` of a source leave out letters of snoozed failures that are not in doubt, as alarms do.
-    `undated` is of how many letters nothing says when they died,
-    `oldest` when the first of those died that did not go back, and are not dismissed (in `counts`: its age);
-    Times are ISO 8601, UTC.
+    `undated` is of how many letters nothing says when they died, `oldest` when the first of those died that
+    did not go back, and are not dismissed (in `counts`: its age); of one of unknown time, when it was
+    captured. Times are ISO 8601, UTC.
     """
     brief.sum_up(connection)
     (total, first, last) = next(run(connection, _SPAN.format(only=_EVERY)).rows)

@@ -119,6 +119,16 @@ def test_the_age_of_the_oldest_letter_that_waits_is_a_column(doctor: Doctor) -> 
     assert ["oldest" in row for row in rows(out)] == [True, False]
 
 
+def test_a_letter_of_which_nothing_says_when_it_died_waits_since_it_was_captured(doctor: Doctor) -> None:
+    store = LocalStore("archive")
+    undated = letter(1, source="b", dead_at=None, captured_at=now() - 3 * HOUR)
+    write_segment(store, "p-0", [undated, letter(2, source="a", dead_at=now() - HOUR)])
+    _code, out, _err = doctor({"a": WELL, "b": WELL}, "-o", "table")
+    assert [line.split()[7:8] for line in out.splitlines()[1:3]] == [["1h"], ["3h"]]
+    assert run(["analyze", "--engine", "plain"]) == 0
+    assert [run(["report", "--fail-on", f"oldest > {bound}"]) for bound in ("2h", "4h")] == [5, 0]
+
+
 def test_what_is_lost_of_a_source_is_said_until_somebody_dismisses_it(doctor: Doctor) -> None:
     store = LocalStore("archive")
     for source in ("a", "b", "other"):
