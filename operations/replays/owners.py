@@ -1,6 +1,6 @@
 """What the owners of consumers know: their word about letters, and which replayed messages were processed."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import NamedTuple
@@ -77,27 +77,29 @@ def _check(workspace: Workspace, consumer: Consumer, sent: Sequence[_Sent]) -> D
     """Return what one consumer answers: how many letters are processed, which are not, how many nobody knows
     of."""
     keys = list(dict.fromkeys(one.key for one in sent if one.key))
-    processed: Collection[str] = ()
+    processed: Mapping[str, bool] = {}
     error = None
     try:
-        processed = _read(consumer, ask_program(consumer.verify, keys, seconds(consumer.verify_timeout)))
+        processed = _read(
+            consumer, keys, ask_program(consumer.verify, keys, seconds(consumer.verify_timeout))
+        )
     except UsageError as failure:
         error = str(failure)
         workspace.listener.complain(f"consumers.{consumer.name}.verify: {error}")
-    missing = [] if error else [one.record_id for one in sent if one.key and one.key not in processed]
-    done = sum(one.key in processed for one in sent if one.key)
+    missing = [one.record_id for one in sent if one.key and processed.get(one.key) is False]
+    done = sum(processed.get(one.key, False) for one in sent if one.key)
     unknown = len(sent) - done - len(missing)
     counts = {"processed": done, "not_processed": sorted(missing), "unknown": unknown}
     return {"consumer": consumer.name, **counts, "error": error}
 
 
-def _read(consumer: Consumer, answer: object) -> Collection[str]:
-    """Return the ids that are processed: a list of them, or an object id -> true or false. Raises
-    UsageError."""
+def _read(consumer: Consumer, keys: Sequence[str], answer: object) -> Mapping[str, bool]:
+    """Map ids to whether they are processed: a list names all that are; of what an object leaves out
+    nothing is known. Raises UsageError."""
     if isinstance(answer, list) and all(isinstance(one, str) for one in answer):
-        return set(answer)
+        return {**dict.fromkeys(keys, False), **dict.fromkeys(answer, True)}
     if isinstance(answer, dict) and all(isinstance(one, bool) for one in answer.values()):
-        return {one for one, is_processed in answer.items() if is_processed}
+        return answer
     raise UsageError(
         f"{consumer.verify[0]} must print a JSON list of ids, or an object of id: true or false; correct it"
     )

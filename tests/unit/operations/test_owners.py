@@ -95,6 +95,12 @@ def test_a_program_may_answer_with_true_and_false(workspace: Workspace) -> None:
     assert check_replay(workspace, plan).code is ExitCode.DONE
 
 
+def test_of_what_an_object_leaves_out_nothing_is_known(workspace: Workspace) -> None:
+    workspace, plan = replayed(workspace, 'print(\'{"m1": true, "m2": false}\')')
+    (told,) = check_replay(workspace, plan).document["consumers"]
+    assert (told["processed"], len(told["not_processed"]), told["unknown"]) == (1, 1, 3)
+
+
 def test_the_owners_word_stands_in_a_report(workspace: Workspace) -> None:
     workspace = with_consumer(workspace, "")
     pull_sources(workspace, PullWanted())
