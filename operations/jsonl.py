@@ -19,12 +19,12 @@ from dlq.connectors.jsonl.console_formats import reader_of
 from dlq.connectors.jsonl.format import line_of, masked_line
 from dlq.core.brokers import resolve
 from dlq.core.configuration import check_name
-from dlq.core.errors import UsageError
+from dlq.core.errors import DlqError, UsageError, with_next_step
 from dlq.core.record import Record
 from dlq.core.settings import Source
 from dlq.core.text import quote_value
 from dlq.core.values.suggestions import suggest
-from dlq.operations.outcome import ExitCode
+from dlq.operations.outcome import ExitCode, code_of
 from dlq.operations.reading.selecting import Selection
 from dlq.operations.reading.views import open_views, read_events
 from dlq.operations.triage import Triage, classify_new
@@ -47,15 +47,19 @@ Content = Callable[[BinaryIO], int]
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of a file. `twins`: letters that the archive holds under another source, too."""
+    """What came of a file. `twins`: letters that the archive holds under another source, too; `error`: what
+    ended it before the end of the file."""
 
     document: dict[str, Any]
     died: Triage
     twins: int
+    error: DlqError | None
 
     @property
     def code(self) -> ExitCode:
         """Whether every line was taken, and every letter classified."""
+        if self.error is not None:
+            return code_of(self.error)
         return ExitCode.PARTLY if self.document["refused"] else self.died.code
 
 
@@ -81,6 +85,8 @@ def import_file(
         workspace.listener.complain(f"{file}: {problem}")
     if result.skipped > _MOST_REFUSED:
         workspace.listener.complain(f"{file}: and {result.skipped - _MOST_REFUSED} more lines")
+    if result.error is not None:
+        workspace.listener.complain(f"{file}: {with_next_step(result.error)}")
     died = classify_new(workspace, [result.pull_id], analyze)
     document = {
         "source": source,
@@ -91,7 +97,8 @@ def import_file(
         "known": result.recaptured,
         "causes": died.causes and died.causes[result.pull_id],
     }
-    return Imported(document, died, _count_twins(workspace.store, result.pull_id) if result.captured else 0)
+    twins = _count_twins(workspace.store, result.pull_id) if result.captured else 0
+    return Imported(document, died, twins, result.error)
 
 
 def _place(workspace: Workspace, source: str, broker: str | None) -> Source:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from support.builders import Dlq
 
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.commands import import_
 from dlq.connectors.jsonl.console_formats import printers
 from dlq.core.brokers import resolve
+from dlq.core.errors import ArchiveError
 
 
 def got(**values: Any) -> str:
@@ -35,6 +37,24 @@ def test_what_cannot_be_read_is_named_by_line_and_the_rest_is_imported_once(dlq:
     assert "answers.json: line 2: the payload is not whole: 1 bytes of 9" in err
     assert "\x1b" not in err
     assert json.loads(dlq(*words)[1])["known"] == 2
+
+
+def test_a_file_of_which_nothing_could_be_archived_is_not_called_imported(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("answers.json").write_text(got())
+    words = ("-o", "json", "import", "answers.json", "--from", "rabbitmq-management")
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "put", fail)
+        code, out, err = dlq(*words)
+    assert (code, json.loads(out)["records"]) == (3, 0)
+    assert err == "dlq: answers.json: no room; run dlq verify\n"
+    code, out, _err = dlq(*words)
+    assert (code, json.loads(out)["records"]) == (0, 1)
+
+
+def fail(*_: object) -> None:
+    raise ArchiveError("no room")
 
 
 def test_what_shells_write_is_read_packed_or_not(dlq: Dlq) -> None:
