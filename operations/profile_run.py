@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
-from dlq.core.errors import DlqError, with_next_step
+from dlq.core.errors import DlqError, UsageError, with_next_step
 from dlq.core.runtime import bounded_json, patience
 from dlq.core.runtime.logs import Log
 from dlq.core.values import units
@@ -195,11 +195,16 @@ class _Run:
     def _gather(self) -> None:
         """Gather the report's document, of this run's analysis, or of the one before if this one failed."""
         from dlq.archive import analyses
-        from dlq.operations.reading.views import read_events, read_replays
+        from dlq.operations.reading.views import count_not_classified, read_events, read_replays
         from dlq.replay import still_queued
         from dlq.reports import report
 
         if analyses.latest(self._workspace.store) is None:
+            if (self._task.thresholds or self._task.reports) and count_not_classified(self._workspace):
+                raise UsageError(
+                    "no letter was ever classified, so nothing can be reported or compared; set analyze = "
+                    "true in the profile, or run dlq analyze before it"
+                )
             self._log("no_report")
             return
         masks = self._workspace.settings.mask if self._task.profile.mask else None

@@ -51,6 +51,16 @@ def test_a_night_without_anything_new_needs_no_analysis(team: Team, monkeypatch:
     assert "nothing_new" in [event["event"] for event in second.events]
 
 
+def test_a_run_that_never_analyzed_anything_is_no_success(team: Team) -> None:
+    team.put(2)
+    for wanted in ('fail_on = ["total > 0"]', 'report = ["out/n.md"]'):
+        team.profile(f"{wanted}\nanalyze = false")
+        done = team.run()
+        assert (done.code, "set analyze = true" in done.err) == (3, True), done.err
+    team.profile("analyze = false")
+    assert team.run().code == 0
+
+
 def test_one_source_that_fails_does_not_stop_the_others(team: Team) -> None:
     team.profile(sources='["*"]')
     team.put(3, "bills.dlq")
