@@ -54,3 +54,8 @@ def code_of(error: errors.DlqError) -> ExitCode:
 def worst(*codes: ExitCode) -> ExitCode:
     """Return the worst: where several hold, the highest of partly, threshold and in doubt wins."""
     return max(codes, default=ExitCode.DONE)
+
+
+def told(what: str, failed: Mapping[str, errors.DlqError]) -> list[dict[str, str]]:
+    """Return for a command's document which `what` (a source, a broker) failed, and why."""
+    return [{what: name, "error": str(error)} for name, error in failed.items()]

@@ -83,7 +83,7 @@ def _say_fixes(context: Context, fixes: Sequence[str]) -> None:
 
 def _code(context: Context, found: "Covered", bounds: "Sequence[Threshold]") -> ExitCode:
     if found.errors and not found.document["brokers"]:
-        return code_of(found.errors[0])
+        return code_of(next(iter(found.errors.values())))
     passed = [line for bound in bounds if (line := bound.describe_passed(found.document["counts"]))]
     for line in passed:
         context.complain(f"--fail-on {line}")

@@ -49,7 +49,7 @@ def look_around(context: Context, broker: str | None = None, write: bool = True)
         context.say(f"Next: dlq discover --write adds the queues without a source to {_path_of(context)}")
     if not found.errors:
         return ExitCode.DONE
-    return ExitCode.PARTLY if found.places else code_of(found.errors[0])
+    return ExitCode.PARTLY if found.places else code_of(next(iter(found.errors.values())))
 
 
 def _show(context: Context, document: Mapping[str, Any]) -> None:

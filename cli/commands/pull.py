@@ -77,14 +77,11 @@ def pull(
 def _show(context: Context, done: "Pulled") -> None:
     from dlq.operations.brokers.pulling import COLUMNS, KEYS
 
-    if done.died is None:
-        return
-    rows = [[row[name] for name in COLUMNS] for row in done.rows]
     if context.output == "json":
-        context.emit({"sources": done.rows})
+        context.emit(done.document)
     elif context.output != "table":
-        context.emit_rows(COLUMNS, rows)
-    else:
+        context.emit_rows(COLUMNS, [[row[name] for name in COLUMNS] for row in done.rows])
+    elif done.died is not None:
         context.emit_rows(KEYS, [[one.source, *_cells(one.result)] for one in done.outcomes])
         show_died(context, done.died)
         known = done.died.causes is not None

@@ -27,22 +27,22 @@ def connect(workspace: Workspace, broker: "Broker") -> "Connector":
 
 def ask_each(
     workspace: Workspace, broker: str | None, ask: Callable[["Connector"], _T]
-) -> tuple[dict[str, _T], list[DlqError]]:
-    """Ask one broker, or all: what each answers, by name, and what went wrong with others, of which the
-    listener hears. Raises UsageError for an unknown one."""
+) -> tuple[dict[str, _T], dict[str, DlqError]]:
+    """Ask one broker, or all: by name, what each answers, and what went wrong with others, of which
+    the listener hears. Raises UsageError for an unknown one."""
     known = workspace.settings.brokers
     if broker is not None and broker not in known:
         raise UsageError(
             f"unknown broker {broker!r}{suggest(broker, known)}; configured are: {', '.join(known)}"
         )
     found: dict[str, _T] = {}
-    errors: list[DlqError] = []
+    errors: dict[str, DlqError] = {}
     for name in known if broker is None else (broker,):
         try:
             with closing(connect(workspace, known[name])) as connector:
                 found[name] = ask(connector)
         except DlqError as error:
-            errors.append(error)
+            errors[name] = error
             workspace.listener.complain(f"{name}: {with_next_step(error)}")
     return found, errors
 

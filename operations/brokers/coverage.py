@@ -9,6 +9,7 @@ from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.values.suggestions import suggest
 from dlq.operations.brokers.connecting import ask_each
+from dlq.operations.outcome import told
 from dlq.operations.workspace import Workspace
 
 COLUMNS = ("broker", "what", "death", "leads_to", "verdict", "why", "fix")
@@ -24,7 +25,7 @@ class Covered(NamedTuple):
     brokers."""
 
     document: Document
-    errors: Sequence[DlqError]
+    errors: Mapping[str, DlqError]
 
     @property
     def rows(self) -> Sequence[Mapping[str, object]]:
@@ -50,7 +51,13 @@ def cover(workspace: Workspace, broker: str | None = None, deaths: Sequence[str]
     ]
     rows.sort(key=lambda row: VERDICTS.index(row["verdict"]))
     brokers = {name: _count([row for row in rows if row["broker"] == name]) for name in found}
-    return Covered({"coverage": rows, "counts": _count(rows), "brokers": brokers}, errors)
+    document = {
+        "coverage": rows,
+        "counts": _count(rows),
+        "brokers": brokers,
+        "errors": told("broker", errors),
+    }
+    return Covered(document, errors)
 
 
 def _row(broker: str, fate: Fate) -> Document:

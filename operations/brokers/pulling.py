@@ -17,7 +17,7 @@ from dlq.core.errors import DlqError, with_next_step
 from dlq.core.settings import Source
 from dlq.operations.brokers.connecting import connect, warn_of_overlaps
 from dlq.operations.concurrency import Stop, do_at_once
-from dlq.operations.outcome import ExitCode, code_of
+from dlq.operations.outcome import ExitCode, code_of, told
 from dlq.operations.progress import Line, tell_pulled
 from dlq.operations.triage import Triage, classify_new
 from dlq.operations.workspace import Listener, Workspace
@@ -77,6 +77,12 @@ class Pulled:
             }
             for result in self._results
         ]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The rows, and what ended the pull of which source."""
+        errors = {one.source: one.error for one in self.outcomes if one.error is not None}
+        return {"sources": self.rows, "errors": told("source", errors)}
 
     @property
     def code(self) -> ExitCode:

@@ -1,5 +1,6 @@
 """`dlq discover` and `dlq init --url`: sources for what looks like dead letters."""
 
+import json
 import os
 import tomllib
 from pathlib import Path
@@ -155,6 +156,8 @@ def test_what_is_not_found_is_said_of_brokers_that_answered(dlq: Dlq, tmp_path: 
     away = '[brokers.away]\nkind = "rabbitmq"\nurl = "amqp://127.0.0.1:1/"\n'
     empty = f'[brokers.empty]\nkind = "memory"\nurl = "memory://{tmp_path}/empty.db"\n'
     Path("dlq.toml").write_text(away + empty)
+    code, out, err = dlq("discover", "-o", "json")
+    assert [one["broker"] for one in json.loads(out)["errors"]] == ["away"]
     code, _out, err = dlq("discover")
     assert (code, "nothing on empty looks like a dead-letter queue" in err) == (3, True)
     assert "away looks" not in err

@@ -12,7 +12,7 @@ from support.waiting import PATIENCE
 from dlq.capture.pull import PullResult
 from dlq.cli.app import run
 from dlq.cli.context import Context
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import ConnectionLost, Unreachable
 from dlq.operations import progress
 from dlq.operations.brokers import pulling
 from dlq.operations.brokers.pulling import say_notes
@@ -33,6 +33,23 @@ def test_what_ends_a_pull_says_what_to_do(
     monkeypatch.setattr(pulling, "pull_one", lambda *_: ended)
     assert run(["pull", "a", "--no-analyze"]) == 4
     assert "dlq: a: shop: it went; run the command again\n" in capfd.readouterr().err
+
+
+def test_json_names_the_sources_that_failed_also_where_all_did(
+    pulls: "Pulls", monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def pull_one(_workspace: Any, source: Any, *_: Any) -> PullResult:
+        if source.name == "a":
+            return PullResult("a", "p", "copy", error=ConnectionLost("shop: it went"), partial=True)
+        raise Unreachable("shop: it is away")
+
+    monkeypatch.setattr(pulling, "pull_one", pull_one)
+    for names, read in (("ab", ["a"]), ("b", [])):
+        assert run(["-o", "json", "pull", *names, "--no-analyze"]) == 4
+        told = json.loads(capfd.readouterr().out)
+        assert [one["source"] for one in told["sources"]] == read
+        assert [one["source"] for one in told["errors"]] == list(names)
+    assert told["errors"][0]["error"] == "shop: it is away"
 
 
 class Pulls:
