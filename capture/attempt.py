@@ -250,7 +250,7 @@ class Attempt:
             request.source.broker,
         )
         self._tally.captured += manifest.rows
-        self._tally.segments += 1
+        self._tally.segments += bool(manifest.rows)
         return manifest
 
     def _is_of_another_pull(self, owner: int) -> bool:

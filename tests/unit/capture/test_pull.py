@@ -370,6 +370,12 @@ def test_behind_a_segment_that_could_not_be_written_no_checkpoint_counts(
     assert [(isinstance(one.error, ArchiveError), one.captured) for one in results] == [(True, 0), (False, 3)]
 
 
+def test_a_segment_is_a_file_and_a_checkpoint_alone_is_none(store: LocalStore, tmp_path: Path) -> None:
+    log = Log(store, tmp_path, 3)
+    assert [(one.captured, one.segments) for one in (log.drain(), log.drain())] == [(3, 1), (0, 0)]
+    assert len(store.list("segments/")) == 1
+
+
 @pytest.mark.parametrize("beside", [0, 2])
 @pytest.mark.parametrize(
     ("cuts", "limit", "expected"),
