@@ -25,7 +25,8 @@ _Format = Annotated[
     ),
 ]
 _Out = Annotated[
-    str | None, _output("--out", metavar="FILE", help="Write to this file; its name may choose the format.")
+    str | None,
+    _output("--out", metavar="FILE", help="Write to this file, or to -; its name may choose the format."),
 ]
 _Parents = Annotated[bool, _output("--parents", help="Also make the folders above --out.")]
 _FailOn = Annotated[
@@ -77,6 +78,7 @@ def report(
     from dlq.reports import thresholds
 
     context: Context = ctx.obj
+    out = None if out == "-" else out
     bounds = thresholds.parse(fail_on or [])
     chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
     if chosen is None and context.output == "csv":

@@ -10,6 +10,8 @@ from dlq.core.errors import UsageError
 def write_text(path: str, text: str, mode: int = PRIVATE, parents: bool = True) -> None:
     """Write `text` durably, making the folders above only with `parents`. Raises UsageError."""
     target = Path(path)
+    if path == "-":
+        raise UsageError("cannot write to standard output here; name a file (./- if it is called so)")
     try:
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from support.archives import letter, write_segment
 from support.rows import each_row
 
+from dlq.archive.storage.store import LocalStore
 from dlq.cli.app import run
 from dlq.cli.context import Context
 
@@ -71,3 +73,15 @@ def test_raw_stands_before_or_after_the_command(
     query = ("query", "select '=1+1' as a", "-ocsv")
     for words in (("--raw", *query), (*query, "--raw")):
         assert (run(words), capsys.readouterr().out) == (0, "a\n=1+1\n")
+
+
+def test_a_report_goes_to_standard_output_by_the_name_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_segment(LocalStore("archive"), "p-0", [letter(1)])
+    assert run(["report", "--format", "json", "--out", "-"]) == 0
+    assert json.loads(capfd.readouterr().out)["letters"] == 1
+    Path("dlq.toml").write_text('[brokers.shop]\nkind = "memory"\nurl = "memory://shop.db"\n')
+    assert run(["coverage", "--svg", "-"]) == 2
+    assert not Path("-").exists()
