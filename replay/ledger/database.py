@@ -21,6 +21,8 @@ from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 from dlq.replay.ledger import snapshot
 
+_OUTSIDE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
+"""Errors of the place of a ledger, and not of the ledger."""
 _ALONE = "PRAGMA busy_timeout = 0; PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT"
 _T = TypeVar("_T")
 Row = tuple[Any, ...]
@@ -143,7 +145,9 @@ class File:
             yield
         except sqlite3.Error as error:
             shown = f"sqlite:///{for_terminal(str(self._path))}"
-            raise ArchiveError(f"the ledger {shown} failed: {error}") from error
+            is_outside = getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUTSIDE
+            advice = "; check its rights, and the room there" if is_outside else ""
+            raise ArchiveError(f"the ledger {shown} failed: {error}{advice}") from error
 
 
 def select_text(columns: Sequence[str], rest: str) -> str:

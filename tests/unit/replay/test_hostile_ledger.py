@@ -234,6 +234,13 @@ def test_a_ledger_that_another_process_writes_is_read_as_it_was_at_one_moment_al
     assert rows_of(store) - 1 >= seen
 
 
+def test_a_ledger_that_may_not_be_written_says_what_to_look_at(file: Path) -> None:
+    with closing(File(file)) as ledger:
+        ledger.connection.execute("PRAGMA query_only = true")
+        with pytest.raises(ArchiveError, match="readonly database; check its rights"):
+            ledger.run(lambda change: change.change("DELETE FROM replays", ()))
+
+
 def test_looking_takes_no_lock_from_who_writes_in_the_same_process(store: LocalStore, file: Path) -> None:
     with opened(Ledger(), store) as ledger:
         ledger.claim("plan", [replay(2)])
