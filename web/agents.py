@@ -196,7 +196,12 @@ def query(
     return {"rows": found.rows, **({"cut": f"the first {len(found.rows)} rows"} if found.is_cut else {})}
 
 
-def transactions(workspace: Workspace, state: str = "") -> Document:
+_State = Literal[
+    "", "pending", "committed", "rolled_back", "ended", "check_max_exceeded", "check_skipped"
+]  # fmt: skip
+
+
+def transactions(workspace: Workspace, state: _State = "") -> Document:
     """RocketMQ's transactions and how they ended."""
     return {"transactions": [row for row in list_transactions(workspace) if state in ("", row["state"])]}
 

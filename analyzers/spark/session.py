@@ -144,7 +144,7 @@ def _start(conf: dict[str, str]) -> "SparkSession":
             where = "" if _is_local(conf["spark.master"]) else f" on {conf['spark.master']}"
             raise UsageError(
                 f"Spark does not start{where}: {_fault(log) or _first_line(error)}"
-                "; check JAVA_HOME, or use --engine plain"
+                "; check --master and JAVA_HOME, or use --engine plain"
             ) from error
 
 

@@ -101,6 +101,8 @@ def assign(
     context: Context = ctx.obj
     if nobody and owner:
         raise UsageError("give either an owner or --nobody, not both")
+    if owner == "":
+        raise UsageError("the owner is empty: name one, or use --nobody")
     workspace = context.workspace_of(as_)
     _show(context, assign_failure(workspace, fingerprint, "" if nobody else owner or workspace.actor, reason))
 
