@@ -56,6 +56,6 @@ def worst(*codes: ExitCode) -> ExitCode:
     return max(codes, default=ExitCode.DONE)
 
 
-def told(what: str, failed: Mapping[str, errors.DlqError]) -> list[dict[str, str]]:
+def tell_errors(what: str, failed: Mapping[str, errors.DlqError]) -> list[dict[str, str]]:
     """Return for a command's document which `what` (a source, a broker) failed, and why."""
     return [{what: name, "error": str(error)} for name, error in failed.items()]

@@ -67,8 +67,7 @@ def report(
     --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
     duplicates, fingerprints, new_failures, regressed, incidents, ongoing or still_queued (sent, and still in
     the queue) with a number, or with a share of all letters that are not dismissed. It compares oldest, the
-    age of the oldest letter not sent back, with a duration (1h). Letters of snoozed failures count only
-    while in doubt.
+    age of the oldest letter not sent back, with a duration (1h). Snoozed failures count only while in doubt.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """

@@ -9,7 +9,7 @@ from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.values.suggestions import suggest
 from dlq.operations.brokers.connecting import ask_each
-from dlq.operations.outcome import told
+from dlq.operations.outcome import tell_errors
 from dlq.operations.workspace import Workspace
 
 COLUMNS = ("broker", "what", "death", "leads_to", "verdict", "why", "fix")
@@ -55,7 +55,7 @@ def cover(workspace: Workspace, broker: str | None = None, deaths: Sequence[str]
         "coverage": rows,
         "counts": _count(rows),
         "brokers": brokers,
-        "errors": told("broker", errors),
+        "errors": tell_errors("broker", errors),
     }
     return Covered(document, errors)
 

@@ -12,7 +12,7 @@ from dlq.core.configuration import LONGEST_NAME
 from dlq.core.errors import DlqError
 from dlq.core.settings import Settings
 from dlq.operations.brokers.connecting import ask_each
-from dlq.operations.outcome import told
+from dlq.operations.outcome import tell_errors
 from dlq.operations.workspace import Workspace
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -39,7 +39,7 @@ def discover(workspace: Workspace, broker: str | None = None) -> Discovered:
         {"broker": name, "queues": [_row(workspace.settings, name, one) for one in places]}
         for name, places in found.items()
     ]
-    return Discovered({"brokers": brokers, "errors": told("broker", errors)}, found, errors)
+    return Discovered({"brokers": brokers, "errors": tell_errors("broker", errors)}, found, errors)
 
 
 def _is_configured(settings: Settings, broker: str, place: DeadLetterPlace) -> bool:

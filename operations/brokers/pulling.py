@@ -17,7 +17,7 @@ from dlq.core.errors import DlqError, with_next_step
 from dlq.core.settings import Source
 from dlq.operations.brokers.connecting import connect, warn_of_overlaps
 from dlq.operations.concurrency import Stop, do_at_once
-from dlq.operations.outcome import ExitCode, code_of, told
+from dlq.operations.outcome import ExitCode, code_of, tell_errors
 from dlq.operations.progress import Line, tell_pulled
 from dlq.operations.triage import Triage, classify_new
 from dlq.operations.workspace import Listener, Workspace
@@ -82,7 +82,7 @@ class Pulled:
     def document(self) -> dict[str, Any]:
         """The rows, and what ended the pull of which source."""
         errors = {one.source: one.error for one in self.outcomes if one.error is not None}
-        return {"sources": self.rows, "errors": told("source", errors)}
+        return {"sources": self.rows, "errors": tell_errors("source", errors)}
 
     @property
     def code(self) -> ExitCode:
