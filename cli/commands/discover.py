@@ -63,7 +63,9 @@ def _show(context: Context, document: Mapping[str, Any]) -> None:
     ]
     answered = [one["broker"] for one in document["brokers"]]
     if answered and not every:
-        context.say(f"nothing on {', '.join(answered)} looks like a dead-letter queue")
+        context.say(
+            f"nothing on {', '.join(answered)} looks like a dead-letter queue, as far as the user may see"
+        )
     if every or context.output != "table":
         context.emit_rows(_COLUMNS, every)
 

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka.admin import ResourceType
 
 from dlq.connectors.base import NIGHT, Fate
 from dlq.connectors.kafka.look.cluster import Cluster, number_in
+from dlq.core.errors import AccessDenied, NotFound
 from dlq.core.values.units import human_seconds
 
 _DLQ = "errors.deadletterqueue."
@@ -40,14 +41,39 @@ class Definitions:
 
 def fetch(cluster: Cluster) -> Definitions:
     """Ask the cluster. Raises BrokerError."""
+    known = fetch_share_groups(cluster)
+    topics = {**cluster.configurations(cluster.names()), **known.topics}
+    return replace(known, topics=topics, groups=cluster.groups())
+
+
+def fetch_share_groups(cluster: Cluster) -> Definitions:
+    """Ask the cluster about share groups and their topics for dead letters alone. Raises BrokerError."""
+    groups = cluster.configurations(cluster.other_groups(), ResourceType.GROUP)
+    named = {name for settings in groups.values() if (name := topic_of(settings))}
     return Definitions(
         cluster.nodes[0] if cluster.nodes else "localhost:9092",
         cluster.broker_configuration(),
-        cluster.configurations(cluster.names()),
-        cluster.groups(),
-        cluster.configurations(cluster.other_groups(), ResourceType.GROUP),
+        cluster.configurations([name for name in sorted(named) if _may_be_there(cluster, name)]),
+        (),
+        groups,
         cluster.may_see_groups,
     )
+
+
+def topic_of(settings: _Settings) -> str | None:
+    """Return the topic that takes the dead letters of a share group with these settings."""
+    return (settings or {}).get(f"{_DLQ}topic.name") or None
+
+
+def _may_be_there(cluster: Cluster, topic: str) -> bool:
+    """Return whether a topic is there, or is hidden: a broker lists only what the user may DESCRIBE."""
+    try:
+        cluster.topic(topic)
+    except NotFound:
+        return False
+    except AccessDenied:
+        return True
+    return True
 
 
 def predict(known: Definitions) -> list[Fate]:
@@ -69,19 +95,19 @@ def _fates(known: Definitions) -> Iterator[Fate]:
         if settings is None:
             yield Fate("group", group, "any", "unknown", (), _NO_RIGHT.format(group))
             continue
-        found = _of_share_group(known, group, settings)
+        found = of_share_group(known, group, settings)
         limit = settings.get("share.delivery.count.limit", _DEFAULT_LIMIT)
         yield found
         yield found.add_remark(f"after {limit} deliveries", "delivery limit")
 
 
-def _of_share_group(known: Definitions, group: str, settings: Mapping[str, str]) -> Fate:
+def of_share_group(known: Definitions, group: str, settings: Mapping[str, str]) -> Fate:
     """Return what becomes of a reject. A broker takes each of these settings, and drops it without a word."""
 
     def lost(why: str, fix: str = "") -> Fate:
         return Fate("group", group, "reject", "lost", (), why, fix)
 
-    topic, broker = settings.get(f"{_DLQ}topic.name"), known.broker
+    topic, broker = topic_of(settings), known.broker
     if not topic:
         fix = _alter(known, "groups", group, f"{_DLQ}topic.name=dlq.{group}")
         return lost("it has no topic for dead letters", fix)

@@ -4,9 +4,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka.admin import ResourceType
-
 from dlq.connectors.base import Inspection
+from dlq.connectors.kafka.look import coverage
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Topic, number_in
 from dlq.core.errors import BrokerError
 from dlq.core.values.units import human_seconds
@@ -17,7 +16,6 @@ _CHANGES = {
     "drain": "nothing: messages stay until retention takes them; only the archive's checkpoint moves on",
 }
 _SHOWN = ("retention.ms", "retention.bytes", "cleanup.policy", "message.timestamp.type")
-_SHARE = "errors.deadletterqueue."
 
 
 def inspect(
@@ -41,7 +39,9 @@ def inspect(
             for log in logs
             if log.stable > log.start
         },
-        "oldest letter is deleted in": {name: _in_words(seconds) for name, seconds in left.items()},
+        "oldest letter is deleted in": {
+            name: _in_words(seconds, _goes_by_size(settings[name])) for name, seconds in left.items()
+        },
         "settings": {name: _shown_settings(known) for name, known in settings.items()},
     }
     warnings = [*notes, *filter(None, [cluster.beyond_hosts])]
@@ -65,17 +65,25 @@ def time_left(settings: Mapping[str, str] | None, oldest: Sequence[int]) -> floa
         return None
     deletes = "delete" in settings.get("cleanup.policy", "delete")
     if retention < 0 or not deletes:
-        by_size = deletes and number_in(settings, "retention.bytes") not in (None, -1)
-        return None if by_size else float("inf")
+        return None if _goes_by_size(settings) else float("inf")
     return min((at + retention for at in oldest), default=float("inf")) / 1000 - time.time()
 
 
-def _in_words(seconds: float | None) -> str:
+def _goes_by_size(settings: Mapping[str, str] | None) -> bool:
+    """Return whether the oldest letters are deleted where a partition is too large."""
+    known = settings or {}
+    deletes = "delete" in known.get("cleanup.policy", "delete")
+    return deletes and number_in(known, "retention.bytes") not in (None, -1)
+
+
+def _in_words(seconds: float | None, by_size: bool) -> str:
     if seconds is None:
         return "unknown"
     if seconds == float("inf"):
         return "never"
-    return human_seconds(seconds) if seconds > 0 else "overdue: at the next check of retention"
+    if seconds > 0:
+        return human_seconds(seconds) + (" at most" if by_size else "")
+    return "overdue: at the next check of retention"
 
 
 def _warnings(name: str, settings: Mapping[str, str] | None, left: float | None) -> Iterator[str]:
@@ -88,6 +96,11 @@ def _warnings(name: str, settings: Mapping[str, str] | None, left: float | None)
         yield (
             f"{name} is compacted: of letters with one key all but the last are removed; set "
             "cleanup.policy=delete"
+        )
+    if _goes_by_size(settings):
+        yield (
+            f"{name}: what is beyond retention.bytes={settings['retention.bytes']} of a partition is "
+            "deleted, however new it is: drain before, or set retention.bytes=-1"
         )
     retention = number_in(settings, "retention.ms")
     is_finite = "delete" in policy and retention is not None and retention >= 0
@@ -117,18 +130,17 @@ def _share_groups_without_place(cluster: Cluster) -> Iterator[str]:
     """Share groups whose dead letters go nowhere, in words: a broker accepts such a setting, and drops what
     is rejected without a word (seen on 4.4.0)."""
     try:
-        groups = cluster.other_groups()
+        known = coverage.fetch_share_groups(cluster)
     except BrokerError as error:
         yield f"where the dead letters of share groups go is not known: {error}"
         return
-    for group in groups:
-        topic = (cluster.configuration(group, ResourceType.GROUP) or {}).get(f"{_SHARE}topic.name")
-        if not topic:
+    for group, settings in known.share_groups.items():
+        if settings is None or not coverage.topic_of(settings):
             continue
-        if not cluster.topics([topic]):
-            yield f"share group {group}: there is no topic {topic} for its dead letters: they are lost"
-        elif (cluster.configuration(topic) or {}).get(f"{_SHARE}group.enable") == "false":
-            yield (
-                f"share group {group}: {topic} takes no dead letters of share groups, so they are lost; set "
-                f"{_SHARE}group.enable=true there"
+        found = coverage.of_share_group(known, group, settings)
+        if found.verdict == "lost":
+            yield f"share group {group}: its dead letters are lost: {found.why}" + (
+                f"; run: {found.fix}" if found.fix else ""
             )
+        elif found.verdict == "unknown":
+            yield f"share group {group}: what becomes of its dead letters is not known: {found.why}"

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclOperation
+from confluent_kafka import AcknowledgeType
+from confluent_kafka.admin import AclOperation, ResourceType
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.fixtures import PASSWORD, KafkaPlace
@@ -82,6 +83,30 @@ def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> 
     assert (unseen.verdict, unseen.why) == (
         "unknown", "the user may not see all groups (DESCRIBE on the cluster)"
     )  # fmt: skip
+
+
+def test_a_topic_that_the_user_may_not_see_is_not_called_missing(kafka: KafkaPlace) -> None:
+    """That of the dead letters of a share group: by coverage, and by the doctor of another topic."""
+    group, hidden = f"share-{kafka.number}", f"dlq.{kafka.number}"
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.create_topic(hidden, errors_deadletterqueue_group_enable="true")
+    kafka.driver.share_group(group, hidden)
+    kafka.driver.send(kafka.topic, b"x")
+    kafka.driver.share(group, kafka.topic, lambda _: AcknowledgeType.ACCEPT, 1)
+    kafka.driver.grant(kafka.dead, AclOperation.READ, user="ann")
+    for right in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS):
+        kafka.driver.grant(group, right, ResourceType.GROUP, "ann")
+        kafka.driver.grant("kafka-cluster", right, ResourceType.BROKER, "ann")
+    ann = by_sasl(kafka.node, "ann")
+    fates = {fate.death: fate for fate in ann.coverage() if fate.name == group}
+    assert (fates["reject"].verdict, hidden in fates["reject"].why) == ("unknown", True)
+    assert {fate.verdict for fate in kafka.connector.coverage() if fate.name == group} == {"kept"}
+    warnings = ann.inspect(KafkaSource("s", "shop", topic=kafka.dead)).warnings
+    assert [one for one in warnings if group in one] == [
+        f"share group {group}: what becomes of its dead letters is not known: the settings of {hidden} may "
+        "not be read (DESCRIBE_CONFIGS)"
+    ]
 
 
 def test_a_letter_that_points_to_a_topic_that_is_forbidden_is_pulled_without_its_original(

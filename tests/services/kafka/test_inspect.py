@@ -18,6 +18,7 @@ SETTINGS: list[tuple[dict[str, Any], set[str]]] = [
     ({"retention_ms": 604_800_000}, {_CONNECT}),
     ({"retention_ms": 3_600_000, "message_timestamp_type": "LogAppendTime"}, {"deleted within a day"}),
     ({"retention_ms": -1, "cleanup_policy": "compact"}, {"is compacted"}),
+    ({"retention_ms": -1, "retention_bytes": 100_000}, {"beyond retention.bytes=100000 of a partition"}),
 ]
 
 

@@ -57,10 +57,12 @@ class Driver:
         ours = {"partitioner": "murmur2_random", "allow.auto.create.topics": False}
         self._producer = Producer({**self.settings, **ours})
 
-    def grant(self, topic: str, right: AclOperation) -> None:
-        """To bob; returns when the broker heeds it, which is after the controller's answer."""
+    def grant(
+        self, name: str, right: AclOperation, kind: ResourceType = ResourceType.TOPIC, user: str = "bob"
+    ) -> None:
+        """Returns when the broker heeds it, which is after the controller's answer."""
         told = (
-            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*", right,
+            kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", right,
             AclPermissionType.ALLOW,
         )  # fmt: skip
         for future in self.admin.create_acls([AclBinding(*told)]).values():

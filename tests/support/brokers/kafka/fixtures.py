@@ -18,8 +18,8 @@ from dlq.core.runtime import patience
 
 _numbers = count(1)
 PASSWORD = "s3cret-of-bob"
-USERS = dict.fromkeys(("admin", "bob", "eve"), PASSWORD)
-"""Of the listener with SASL; bob and eve have no right on anything but what a test gives them."""
+USERS = dict.fromkeys(("admin", "ann", "bob", "eve"), PASSWORD)
+"""Of the listener with SASL; ann, bob and eve have no right on anything but what a test gives them."""
 
 
 @dataclass
