@@ -65,6 +65,9 @@ def predict(known: Mapping[str, Definitions]) -> list[Fate]:
         own = {node: one for node, one in known.items() if group in one.groups}
         fates = [_of_group(node, one, group) for node, one in own.items()]
         worst = min(fates, key=lambda fate: ("lost", "unknown", "kept").index(fate.verdict))
+        refused = next((one.refused for one in known.values() if one.refused), "")
+        if refused and worst.verdict == "kept":  # there it may be lost
+            worst = worst._replace(verdict="unknown", leads_to=(), why=refused)
         retries = max(int(one.groups[group].get("retryMaxTimes", 16)) for one in own.values())
         after = f"after {retries} retries, unless its client says otherwise"
         found += [worst, worst.add_remark(after, "delivery limit")]

@@ -70,16 +70,12 @@ class RocketConnector(base.Connector):
 
     @with_deadline
     def discover(self) -> list[base.DeadLetterPlace]:
-        """Return the dead letters of all groups, and half messages with what became of them."""
+        """Return the dead letters of all groups, and half messages with what became of them; what the user
+        may not read without a depth."""
         cluster = self.cluster
         cluster.masters(refresh=True)
         groups = [_dead_letters(cluster, topic) for topic in snapshot.dead_letter_topics(cluster, "*")]
-        pending, discarded = _half_messages(cluster)
-        halves = f"half messages, and {discarded:,} that the broker gave up"
-        return [
-            *groups,
-            base.DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
-        ]
+        return [*groups, _transactions(cluster)]
 
     @with_deadline
     def coverage(self) -> list[base.Fate]:
@@ -237,8 +233,21 @@ def _in_words(unread: Mapping[str, BrokerError]) -> str:
 
 def _dead_letters(cluster: Cluster, topic: str) -> base.DeadLetterPlace:
     group = topic.removeprefix(DEAD_LETTERS)
-    depth = sum(map(_size, snapshot.offsets_of_topic(cluster, topic)))
-    return base.DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
+    place = base.DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}")
+    try:
+        return place._replace(depth=sum(map(_size, snapshot.offsets_of_topic(cluster, topic))))
+    except AccessDenied as error:
+        return place._replace(because=f"{place.because}; not read: {error}")
+
+
+def _transactions(cluster: Cluster) -> base.DeadLetterPlace:
+    place = base.DeadLetterPlace(HALF, {"transactions": True}, "transactions", "half messages")
+    try:
+        pending, discarded = _half_messages(cluster)
+    except AccessDenied as error:
+        return place._replace(because=f"half messages; not read: {error}")
+    because = f"half messages, and {discarded:,} that the broker gave up"
+    return place._replace(because=because, depth=pending + discarded)
 
 
 def _half_messages(cluster: Cluster) -> tuple[int, int]:

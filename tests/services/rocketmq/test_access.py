@@ -116,6 +116,8 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
     assert ([one.body for one in both.records], both.complete) == ([b"guarded"], False)
     assert [note for note in both.notes if note.startswith("not read: %DLQ%stock")]
     unseen = [w for w in reader.inspect(REQUEST.source).warnings if "the user may not ask" in w]
+    depths = {place.name: (place.depth, "not read: " in place.because) for place in reader.discover()}
+    assert (depths["%DLQ%pay"], depths["%DLQ%stock"]) == ((1, False), (None, True))
     assert [w.partition(" ask ")[2].partition(":")[0] for w in unseen] == UNSEEN[rocket_version[0]]
     lost = outgoing([record], Target("topic", "orders"))
     proof = found(reader, lost, reader.bounds([lost[0].target]))

@@ -48,3 +48,11 @@ def test_what_a_group_by_pop_gives_up_may_be_dropped_by_its_client(topic: str, v
     fates = [fate for fate in predict(known) if fate.name == "pay"]
     assert [fate.verdict for fate in fates] == [verdict] * 2
     assert all((topic in fate.why) == (verdict == "unknown") for fate in fates)
+
+
+def test_a_group_is_not_called_safe_while_one_broker_says_nothing_of_it() -> None:
+    told = Definitions("h:1", "ns:1", {"pay": {}}, {}, 72.0)
+    silent = Definitions("h:2", "ns:1", {}, {}, 72.0, refused="broker-b refuses the user")
+    fates = [fate for fate in predict({"a": told, "b": silent}) if fate.name == "pay"]
+    assert {(fate.verdict, "broker-b refuses" in fate.why) for fate in fates} == {("unknown", True)}
+    assert {fate.verdict for fate in predict({"a": told}) if fate.name == "pay"} == {"kept"}
