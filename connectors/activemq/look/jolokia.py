@@ -1,8 +1,8 @@
 """Questions to a broker's Jolokia agent: depths, queue names, the class of one message.
 
 All of it is optional (`queues` goes on without). A read needs no right to execute; where the
-broker's policy forbids an operation (5.19.7 and 6.2.6 forbid most) the answer is None, and the caller says
-what it could not learn.
+broker's policy forbids an operation (5.19.7 and 6.2.6 forbid all) the answer is None, and the caller says
+what it could not learn. A question that the configuration insists on (`jolokia_details`) raises AccessDenied.
 """
 
 import base64
@@ -210,8 +210,12 @@ class Jolokia:
             raise Unreachable(f"{self._place}: {error}; is the path right?") from error
         if not isinstance(document, dict) or "status" not in document:
             raise self._no_jolokia()
-        if question["type"] == "read" and document.get("status") == 403:
-            raise AccessDenied(f"{self._place}: its jolokia-access.xml forbids to read the broker's queues")
+        needed = {"read": "to read the broker's queues"}
+        if self._broker.jolokia_details:
+            needed["getMessage"] = "getMessage, which jolokia_details needs"
+        forbidden = needed.get(question.get("operation", question["type"]))
+        if forbidden and document.get("status") == 403:
+            raise AccessDenied(f"{self._place}: its jolokia-access.xml forbids {forbidden}")
         return document.get("value") if document.get("status") == 200 else None
 
     def _headers(self) -> dict[str, str]:

@@ -22,7 +22,7 @@ _Classes = Callable[[Frame], str | None]
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _UNTOLD = (
     "empty body without a length: a Map, Stream or Object message, or an empty text; "
-    "set jolokia_url to tell them apart, or use --include-empty"
+    "set a jolokia_url that may execute getMessage to tell them apart, or use --include-empty"
 )
 _UNTOLD_ON_ARTEMIS = (
     "empty body: a Map, Stream or Object message, or an empty text; the right to manage distinguishes them"

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq, broker_of
-from support.brokers.activemq.fixtures import certificate, settings_of
+from support.brokers.activemq.fixtures import Place, certificate, settings_of
 from support.ports import free_ports
 from support.waiting import eventually
 
 from dlq.connectors.activemq.openwire.send import OpenWireSender
+from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.activemq.stomp.link import Link
 from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
@@ -31,8 +32,8 @@ by_either = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[ActiveMq]:
-    """A broker with a user and a TLS port."""
-    with_users = ActiveMq(CLASSIC[-1], "users")
+    """A broker with a user and a TLS port, whose Jolokia executes nothing."""
+    with_users = ActiveMq(CLASSIC[-1], "users", "reads")
     with_users.options += (f"tls={with_users.tls}",)
     certificate(with_users.folder / "keys.p12", with_users.folder / "ca.pem")
     with with_users as broker:
@@ -136,3 +137,12 @@ def test_a_password_with_an_outer_blank_is_named_where_it_is_refused(
         Link(settings)
     monkeypatch.setitem(os.environ, settings.password_env or "", "right\n")
     Link(settings).close()
+
+
+def test_details_that_jolokia_may_not_tell_are_an_error_and_the_letter_stays(guarded: ActiveMq) -> None:
+    settings = settings_of(guarded)
+    place = Place(guarded, settings, ActiveMQConnector(settings), "letters.detailed")
+    place.send(b"of a group", JMSXGroupID="g")
+    with pytest.raises(AccessDenied, match="forbids getMessage, which jolokia_details needs"):
+        place.by(jolokia_details=True).drain()
+    assert [one.body for one in place.drain()] == [b"of a group"]

@@ -60,6 +60,9 @@ _CLUSTER = """<connectors><connector name="own">tcp://127.0.0.1:{own}</connector
     <retry-interval>100</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing><max-hops>1</max-hops>
     <static-connectors><connector-ref>other</connector-ref></static-connectors>
 </cluster-connection></cluster-connections>"""
+_READS = """<restrict><commands><command>read</command><command>list</command><command>version</command>\
+<command>search</command></commands></restrict>"""
+"""What Classic's own jolokia-access.xml allows from 5.19.7 and 6.2.6 on."""
 _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
 
@@ -131,6 +134,7 @@ class ActiveMq(Started):
         self.stomp, self.openwire, self.web, self.tls, self.openwire_tls, self.amqp = free_ports(6)
         self.process: subprocess.Popen[bytes] | None = None
         self.jolokia = f"http://127.0.0.1:{self.web}/jolokia/"
+        (self.folder / "jolokia-access.xml").write_text(_READS if "reads" in options else "<restrict/>")
 
     @property
     def url(self) -> str:
@@ -195,7 +199,8 @@ class ActiveMq(Started):
         keys = [f"-Djavax.net.ssl.keyStore={self.folder}/keys.p12", "-Djavax.net.ssl.keyStorePassword=secret"]
         return [
             "java", *self.jvm, *keys,
-            f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
+            f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false"
+            f",policyLocation=file://{self.folder}/jolokia-access.xml",
             *_program("ActiveMqBroker", self.home, self._jms),
             str(self.data), str(self.stomp), str(self.openwire),
             f"amqp={self.amqp}", *self.options,
