@@ -147,7 +147,7 @@ class ActiveMQConnector(base.Connector):
                 unread[name] = error
         ways, management = self.queues.ways_of_the_dead(), self.queues.management
         made_as = partial(WaysReading, management) if ways and management else ChainReading
-        silent = self._why_silent(request)
+        silent = self._why_silent(request, scans)
         chain = list(scans.values())
         reading = made_as(chain, request.mode, request.limit, ways, silent, lambda: kept, unread)
         if request.mode == "drain":
@@ -165,11 +165,11 @@ class ActiveMQConnector(base.Connector):
             return scan
         return count_removals(scan, partial(self.queues.count_taken, queue), self.queues.artemis, kept)
 
-    def _why_silent(self, request: base.ReadRequest) -> WhyIncomplete | None:
+    def _why_silent(self, request: base.ReadRequest, scans: Mapping[str, Scan]) -> WhyIncomplete | None:
         """Return what explains silence; None for a browse, which may end early by itself."""
         if request.mode == "copy" and not request.force:
             return None
-        return lambda queue, held: why_silent(self.queues, queue, held)
+        return lambda queue, held: why_silent(self.queues, queue, held, scans[queue].topology)
 
     def target_of(self, record: Record, to: str) -> base.Target | None:
         """Return where the letter died; on Artemis the queue of its subscription alone, where it names one. A

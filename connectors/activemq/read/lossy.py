@@ -102,7 +102,12 @@ class ArtemisClasses:
             self._told = self._management.delivered_classes(self._queue)
         if self._told is None:
             return None
-        return _NAMES.get(self._told.pop(message_id, None), _UNKNOWN)
+        return class_name(self._told.pop(message_id, None))
+
+
+def class_name(number: Any) -> str:
+    """Return what we call a class that management numbers."""
+    return _NAMES.get(number, _UNKNOWN)
 
 
 def _class_of_amqp(frame: Frame, encoding: bytes) -> str:

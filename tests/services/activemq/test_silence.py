@@ -1,8 +1,18 @@
 """A queue that has letters and gives none says why; and a drain may take other brokers' letters."""
 
+import re
+
 import pytest
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, broker_of
-from support.brokers.activemq.fixtures import Place, by_openwire, on_newest, on_newest_classic, settings_of
+from support.brokers.activemq.fixtures import (
+    WAYS,
+    Place,
+    by_openwire,
+    on_artemis,
+    on_newest,
+    on_newest_classic,
+    settings_of,
+)
 from support.brokers.activemq.sending import place_on
 from support.waiting import eventually
 
@@ -45,6 +55,24 @@ def test_letters_in_flight_at_another_consumer_are_said_to_be_there(stomp: Place
     more = "" if is_shared else "; an exclusive consumer gets all of them"
     assert (records, said + more in reading.notes) == ([], True)
     other.close()
+
+
+@on_artemis
+@pytest.mark.parametrize("way", WAYS)
+def test_a_core_message_that_stomp_fails_to_show_is_named_and_at_no_other_consumer(
+    stomp: Place, way: str
+) -> None:
+    stomp.make_queue()
+    stomp.java("ArtemisCore.java", stomp.queue)
+    stomp.send(b"behind it")
+    records, _, reading = WAYS[way](stomp).pull("drain")
+    assert ([one.body for one in records], reading.complete, stomp.depth(stomp.queue)) == (
+        [b"behind it"], False, 1,
+    )  # fmt: skip
+    said = re.escape(
+        f"{stomp.queue} has 1 letter(s) and gives none: 1 came to this reading, and Artemis' STOMP"
+    )
+    assert re.search(rf"{said} failed .*; unacknowledged: \d+ \(plain\)", str(reading.notes))
 
 
 @pytest.mark.parametrize("version", CLASSIC[-1:])
