@@ -47,7 +47,7 @@ CLASSIC = Plugin(
     told="dlq.connectors.activemq.records.recognition:tell",
     republishing="dlq.connectors.activemq.republish",
     sent_columns=("body", "body_size", "headers", "properties"),
-    order_key=("header:_AMQ_GROUP_ID", "property:JMSXGroupID", "header:JMSXGroupID"),
+    order_key=("header:_AMQ_GROUP_ID", "property:JMSXGroupID", "header:JMSXGroupID", "property:group_id"),
     tells_more=_tells_more,
 )
 ARTEMIS = replace(

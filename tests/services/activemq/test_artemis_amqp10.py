@@ -25,6 +25,7 @@ from support.brokers.activemq.sending import outgoing, published, sent_back
 from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.activemq.look.artemis import Management
+from dlq.connectors.activemq.plugin.description import ARTEMIS
 from dlq.connectors.amqp10.codec import message
 from dlq.connectors.base import Outgoing, Target
 from dlq.core.errors import NotFound
@@ -125,6 +126,15 @@ def test_a_letter_is_called_as_its_sender_called_it_whichever_protocol_shows_it(
     assert [r.message_id for r in taken] == ["text", "7", f"urn:uuid:{SEVEN}", "\\xff\x00"]
     assert [r.message_id for r in shown] == [r.message_id for r in taken]
     assert [r.physical_id for r in shown] == [r.physical_id for r in taken]
+
+
+def test_a_letter_s_key_in_order_is_its_group_whichever_protocol_shows_it(place: Place, stomp: Place) -> None:
+    died(place, place.queue, Message(body="x", durable=True, group_id="g"))
+    for one in (stomp, place):
+        [letter] = of(place, one.pull("copy", "DLQ", force=True)[0])
+        told = {"header": letter.headers, "property": letter.properties}
+        keys = [told[kind].get(name) for kind, name in (key.split(":") for key in ARTEMIS.order_key)]
+        assert [key for key in keys if key is not None] == ["g"]
 
 
 def test_a_limit_counts_both_kinds(place: Place) -> None:
