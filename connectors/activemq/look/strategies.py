@@ -17,6 +17,13 @@ from dlq.core.values.units import human_seconds
 
 _SHARED, _INDIVIDUAL, _DISCARDING = "sharedDeadLetterStrategy", "individualDeadLetterStrategy", "discarding"
 _SWITCHES = ("sendToDlqIfMaxRetriesExceeded", "fallbackToDeadLetter")
+_MAP = "destinationPolicy/policyMap"
+_BEANS = [
+    f"{place}/{tag}"
+    for place in ("destinationPolicy", f"{_MAP}/policyEntries", f"{_MAP}/defaultEntry", "plugins")
+    for tag in ("bean", "ref")
+]
+"""What Spring puts in the place of an element that is read here."""
 _MOST_DEATHS = 20
 _FIX = "<{}/> as the deadLetterStrategy of {} in activemq.xml"
 _PERSISTENT = "one that is not persistent is lost (processNonPersistent)"
@@ -85,17 +92,19 @@ def load(path: str, setting: str) -> Policies:
 def _policies(broker: Element) -> Policies:
     entries = [
         (pattern.strip(), _strategy(entry))
-        for entry in broker.iterfind("destinationPolicy/policyMap/policyEntries/policyEntry")
+        for entry in broker.iterfind(f"{_MAP}/policyEntries/policyEntry")
         for pattern in entry.get("queue", "").split(",")
         if pattern
     ]
-    default = broker.find("destinationPolicy/policyMap/defaultEntry/policyEntry")
+    default = broker.find(f"{_MAP}/defaultEntry/policyEntry")
     told = Policies(entries, _DEFAULT if default is None else _strategy(default))
     nodes = broker.iterfind("destinationPolicy//*")
     if any("${" in text for node in nodes for text in node.attrib.values()):
         told = told._replace(unknown="its policies have a ${…}, which the broker fills in when it starts")
-    if broker.get("plugins") or broker.find("plugins/bean") is not None:
-        told = told._replace(unknown="a plugin of its own may take dead letters elsewhere")
+    named = [(broker, "plugins"), (broker, "destinationPolicy")]
+    named += [(one, name) for one in broker.iterfind(_MAP) for name in ("policyEntries", "defaultEntry")]
+    if any(one.get(name) for one, name in named) or any(broker.find(one) is not None for one in _BEANS):
+        told = told._replace(unknown="a plugin of its own, or policies that lie elsewhere, may decide")
     redelivery, discarding = (
         broker.find(f"plugins/{name}") for name in ("redeliveryPlugin", "discardingDLQBrokerPlugin")
     )
@@ -114,6 +123,10 @@ def _strategy(entry: Element) -> Strategy:
         told = entry.get("deadLetterStrategy")
         return Strategy(told) if told else _DEFAULT
     queue = found.find("deadLetterQueue/*")
+    if found.get("deadLetterQueue", "").startswith("#") or (
+        queue is not None and queue.tag in ("bean", "ref")
+    ):
+        return Strategy("one whose deadLetterQueue lies elsewhere")
     named = {} if queue is None else {"deadLetterQueue": f"{queue.tag}://{queue.get('physicalName')}"}
     return Strategy(found.tag, {**found.attrib, **named})
 

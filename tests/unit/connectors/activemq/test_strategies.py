@@ -24,10 +24,14 @@ AT_DLQ = ("ActiveMQ.DLQ",)
 
 
 def fates(
-    path: Path, entries: str, plugins: str = "", queues: Mapping[str, int] | None = None
+    path: Path,
+    entries: str,
+    plugins: str = "",
+    queues: Mapping[str, int] | None = None,
+    frame: str = FRAME,
 ) -> dict[str, Fate]:
     """Death -> its fate in orders; the queues' consumers."""
-    path.write_text(FRAME.format(entries, plugins))
+    path.write_text(frame.format(entries, plugins))
     facts = {
         name: QueueFacts(0, consumers, 0, {}) for name, consumers in {"orders": 0, **(queues or {})}.items()
     }
@@ -52,6 +56,16 @@ REJECTS = {
     "a topic": (SHARED.format('deadLetterQueue="topic://t"'), "", "unknown", (), "subscribe to it durably"),
     "filled in at the start": (SHARED.format('deadLetterQueue="${dlq}"'), "", "unknown", (), "fills in"),
     "a class of its own": (ENTRY.format('<bean class="x"/>'), "", "unknown", (), "is bean, which nobody"),
+    "a queue elsewhere": (SHARED.format('deadLetterQueue="#q"'), "", "unknown", (), "lies elsewhere"),
+    "nested elsewhere": (
+        ENTRY.format(
+            '<sharedDeadLetterStrategy><deadLetterQueue><ref bean="q"/></deadLetterQueue>'
+            "</sharedDeadLetterStrategy>"
+        ),
+        "", "unknown", (), "lies elsewhere",
+    ),
+    "an entry elsewhere": ('<ref bean="x"/>', "", "unknown", (), "policies that lie elsewhere"),
+    "a plugin elsewhere": ("", '<ref bean="x"/>', "unknown", (), "a plugin of its own"),
     "a plugin of its own": ("", '<bean class="x"/>', "unknown", (), "a plugin of its own"),
     "a plugin that drops all": ("", "<discardingDLQBrokerPlugin/>", "lost", (), "drops what dies in orders"),
     "one that redelivers": ("", '<redeliveryPlugin fallbackToDeadLetter="true"/>', "kept", AT_DLQ, ""),
@@ -75,6 +89,17 @@ def test_a_reject(xml: Path, entries: str, plugins: str, verdict: str, places: o
     found = fates(xml, entries, plugins)["reject"]
     assert (found.verdict, found.leads_to) == (verdict, places)
     assert why in found.why
+
+
+@each_row("was, put", [
+    ('brokerName="x"', 'destinationPolicy="#mine"'), ("<policyMap>", '<ref bean="mine"/><policyMap>'),
+    ("<policyMap>", '<policyMap policyEntries="#mine">'), ("<policyMap>", '<policyMap defaultEntry="#mine">'),
+    ("<policyMap>", '<policyMap><defaultEntry><bean class="x"/></defaultEntry>'),
+])  # fmt: skip
+def test_policies_that_lie_elsewhere_are_not_taken_for_none(xml: Path, was: str, put: str) -> None:
+    found = fates(xml, "", frame=FRAME.replace(was, put))
+    assert {one.verdict for one in found.values()} == {"unknown"}
+    assert "policies that lie elsewhere" in found["reject"].why
 
 
 def test_what_expires_is_told_apart(xml: Path) -> None:
