@@ -23,6 +23,7 @@ _NOT_SHOWN = "the settings of {} are not shown"
 _NO_ADDRESS = "its address has no {}"
 _NO_QUEUE = "{} {} has no queue"
 _NO_ROUTE = "{} has no queue, and send-to-dla-on-no-route is off: what comes is dropped with a receipt"
+_ROUND = "{} has no queue, nor have its dead-letter-addresses, which go round: it is dropped with a receipt"
 _GOES = "{} is deleted when it is read empty (auto-delete): what dies after that is lost"
 _OWN_FILTER = "_AMQ_ORIG_ADDRESS"
 _FILTERS = "the queues of {} have filters"
@@ -118,6 +119,8 @@ class _Broker:
         to = str(settings.get(_DEAD.address) or "")
         if not to or self._of.get(to) or self._known.diverts.get(to):
             return self._leave(address, _DEAD, before, creates=False)
+        if to in (*before, address):
+            return _End("lost", (), _ROUND.format(address), _CREATE.format(shlex.quote(to)))
         return self._end_of_unrouted(to, (*before, address))
 
     def _leave(self, address: str, way: Way, before: tuple[str, ...], creates: bool = True) -> _End:

@@ -182,9 +182,13 @@ def deaths(topology: Topology) -> Iterator[Death]:
         yield Death("address", address, "unroutable", address=address)
 
 
-def run(place: Place, seed: int, number: int) -> None:
+def drawn(seed: int, number: int) -> list[Topology]:
     chance = random.Random(seed)
-    lab = Lab(place, [draw(chance, f"t{seed}-{at}") for at in range(number)])
+    return [draw(chance, f"t{seed}-{at}") for at in range(number)]
+
+
+def run(place: Place, topologies: list[Topology]) -> None:
+    lab = Lab(place, topologies)
     lab.build()
     cases = [[*deaths(topology)] for topology in lab.topologies]
     for round_ in range(max(map(len, cases))):
@@ -201,8 +205,21 @@ def run(place: Place, seed: int, number: int) -> None:
 
 
 def test_a_handful_leads_where_it_was_said(artemis: Place) -> None:
-    run(artemis, 1, 2)
+    run(artemis, drawn(1, 2))
 
 
 def test_each_death_leads_where_it_was_said(artemis: Place) -> None:
-    run(artemis, 2, 40)
+    run(artemis, drawn(2, 40))
+
+
+def test_what_goes_round_without_a_queue_is_dropped_and_over_a_divert_refused(artemis: Place) -> None:
+    round_ = {
+        "t.own": "t.own",
+        "t.one": "t.two",
+        "t.two": "t.one",
+        "t.sends": "t.diverts",
+        "t.diverts": "t.own",
+    }
+    settings = {name: {"deadLetterAddress": to, "sendToDLAOnNoRoute": True} for name, to in round_.items()}
+    divert = {"name": "t.back", "routing-name": "t.back", "address": "t.diverts", "exclusive": True}
+    run(artemis, [Topology(settings, [], [{**divert, "forwarding-address": "t.sends"}])])
