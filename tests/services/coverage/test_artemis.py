@@ -23,6 +23,7 @@ from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.core.errors import BrokerError
 
 pytestmark = [pytest.mark.activemq]
+DELAYS = ("expiryDelay", "maxExpiryDelay", "minExpiryDelay")
 KINDS = ("work", "dead", "late")
 
 
@@ -47,7 +48,9 @@ def draw(chance: random.Random, number: str) -> Topology:
         if chance.random() < 0.25:
             own["autoCreateDeadLetterResources"] = True
         if "work" not in name and chance.random() < 0.3:
-            own["expiryDelay"] = 50
+            own[chance.choice(DELAYS)] = 50
+        if "work" not in name and chance.random() < 0.2:
+            own["noExpiry"] = True
         if chance.random() < 0.3:
             own["sendToDLAOnNoRoute"] = True
         topology.settings[name] = own
@@ -168,7 +171,11 @@ def deaths(topology: Topology) -> Iterator[Death]:
         if topology.diverts and topology.diverts[0]["address"] == queue["address"]:
             continue  # what is sent there does not come to its queue, or twice
         kinds = ["reject", "delivery limit", "expiry", *(["overflow"] if ring else [])]
-        for death in kinds if "expiryDelay" not in settings else ["expiry"]:
+        if "noExpiry" in settings:
+            kinds.remove("expiry")
+        elif any(name in settings for name in DELAYS):
+            kinds = ["expiry"]
+        for death in kinds:
             attempts = settings["maxDeliveryAttempts"]
             place = {"queue": queue["name"], "address": queue["address"], "attempts": attempts, "ring": ring}
             yield Death("queue", queue["name"], death, **place)
