@@ -8,6 +8,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from dlq.connectors import deadline
@@ -28,7 +29,7 @@ NO_MANAGEMENT = (
 MOST_ASKED = 50
 """Addresses whose settings, and queues whose counts are asked for one by one."""
 _MOST_LISTED = 10_000
-"""Queues of an address whose properties are asked for at once."""
+"""Queues whose properties are asked for at once."""
 _TOGETHER = 20
 """Questions that are asked before the first one's answer."""
 _Question = tuple[dict[str, str], str]
@@ -158,13 +159,18 @@ class Management:
     def list_queues(self, field: str, value: str) -> list[Mapping[str, str]]:
         """Return the properties of the queues of which NAME or ADDRESS is so; none: the user may not ask."""
         wanted = json.dumps(
-            {"field": field, "operation": "EQUALS", "value": value, "sortField": "", "sortOrder": ""}
+            {"field": field, "operation": "EQUALS", "value": value, "sortField": "name", "sortOrder": "asc"}
         )
+        found: list[Mapping[str, str]] = []
         try:
-            told = _in_text(self.operate("listQueues", wanted, 1, _MOST_LISTED))["data"]
-            return [{str(name): str(value) for name, value in one.items()} for one in told]
+            for page in count(1):
+                told = _in_text(self.operate("listQueues", wanted, page, _MOST_LISTED))
+                found += [{str(name): str(value) for name, value in one.items()} for one in told["data"]]
+                if not told["data"] or len(found) >= told["count"]:
+                    break
         except (TypeError, ValueError, KeyError, AttributeError):
             return []
+        return found
 
     def definitions(
         self,
@@ -174,7 +180,8 @@ class Management:
         names = self.attribute("broker", "addressNames")
         if not isinstance(names, list):
             return None
-        queues = self.list_queues("", "")
+        if not (queues := self.list_queues("", "")):  # that of our answers is there
+            return None
         addresses = sorted(map(str, names))
         told = self._ask_parts([_operation(_BROKER, "getAddressSettingsAsJSON", name) for name in addresses])
         settings = {name: _in_text(one) or {} for name, one in zip(addresses, told, strict=True)}

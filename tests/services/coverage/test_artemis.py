@@ -17,6 +17,7 @@ from support.brokers.activemq.fixtures import Place, settings_of
 from support.coverage import Case, Outcome, compare_late
 from support.waiting import PATIENCE
 
+from dlq.connectors.activemq.look import artemis as management
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.look.coverage import PRODUCER
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
@@ -230,3 +231,13 @@ def test_what_goes_round_without_a_queue_is_dropped_and_over_a_divert_refused(ar
     settings = {name: {"deadLetterAddress": to, "sendToDLAOnNoRoute": True} for name, to in round_.items()}
     divert = {"name": "t.back", "routing-name": "t.back", "address": "t.diverts", "exclusive": True}
     run(artemis, [Topology(settings, [], [{**divert, "forwarding-address": "t.sends"}])])
+
+
+def test_queues_are_listed_to_the_last_page(artemis: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management, "_MOST_LISTED", 2)
+    lab = Lab(artemis, drawn(3, 2))
+    lab.build()
+    listed = [one["name"] for one in lab.management.list_queues("", "")]
+    assert len(listed) > 2
+    assert sorted(listed) == sorted(lab.management.queues() or ())
+    lab.management.close()

@@ -102,6 +102,15 @@ def test_a_management_that_is_slow_ends_the_sending_or_leaves_letters_in_doubt(
     assert time.monotonic() - began < SOON
 
 
+def test_addresses_whose_queues_are_not_listed_have_none_that_is_known(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ANSWERS, "addressNames", ["a"])
+    assert told.definitions() is None
+    monkeypatch.setitem(ANSWERS, "listQueues", '{"data": [{"name": "q"}], "count": 1}')
+    assert told.definitions() == ([{"name": "q"}], {"a": {"addressFullMessagePolicy": "DROP"}}, {})
+
+
 USES: Mapping[str, Callable[[Routing], object]] = {
     "where it leads": lambda routing: routing.resolve_target(TARGET, record()),
     "whether it is there": lambda routing: routing.why_missing(TARGET),
