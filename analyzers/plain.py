@@ -42,9 +42,9 @@ class _Files(NamedTuple):
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:
         """Open a stream into `name`, which appears whole at the end."""
-        with BytesIO() as stream:
-            yield stream
-            self.store.put(name, stream.getbuffer())
+        stream = BytesIO()  # never closed: of a view that the error of `put` still holds, closing raises
+        yield stream
+        self.store.put(name, stream.getbuffer())
 
 
 Rows = Mapping[str, list[Mapping[str, Any]]]
@@ -193,6 +193,5 @@ def _lines_of(path: str) -> Iterator[client_log.Line]:
 def write(asked: Asked, name: str, table: pa.Table, number: int = 0) -> None:
     """Write a file of a table of the analysis, where there is anything in it."""
     if len(table) or name == "verdicts":
-        with BytesIO() as stream:
+        with _Files(asked.store).write(f"{asked.folder}/{name}/part-{number:05d}.parquet") as stream:
             tables.write(table, stream)
-            asked.store.put(f"{asked.folder}/{name}/part-{number:05d}.parquet", stream.getbuffer())

@@ -243,8 +243,9 @@ class LocalStore:
         with open(descriptor, "rb+", buffering=0) as file:
             if not any(_lock_at_once(file, fcntl.LOCK_EX) for _ in range(_ATTEMPTS)):
                 raise Busy(f"{name} is locked by {_holder(file)}")
-            file.truncate(0)
-            file.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
+            with self._told("write", name_of_file):
+                file.truncate(0)
+                file.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
             try:
                 yield
             finally:

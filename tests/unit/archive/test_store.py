@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import threading
 from contextlib import nullcontext
 from pathlib import Path
@@ -37,6 +38,18 @@ def test_a_holder_that_has_not_yet_written_its_name_is_waited_for(tmp_path: Path
         threading.Timer(0.2, lambda: (held.write("pid 7 on a"), held.flush())).start()
         with pytest.raises(Busy, match="work is locked by pid 7 on a"), store.lock("work"):
             pass
+
+
+def test_a_lock_that_finds_no_room_for_its_holders_name_says_where(store: LocalStore) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(ArchiveError, match="cannot write locks/work in the archive"), store.lock("work"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with store.lock("work"):
+        pass
 
 
 @pytest.mark.parametrize(("content", "reason"), [

@@ -1,5 +1,6 @@
 """What commands say that letters died of, and which of them nobody could say."""
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from support.builders import Dlq, rows
 from support.running import classified
 
 from dlq.analyzers import analysis
+from dlq.archive.storage.folder import Folder
 from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import ArchiveError
 from dlq.operations import triage
@@ -96,6 +98,24 @@ def test_an_analysis_that_fails_loses_no_import(dlq: Dlq, monkeypatch: pytest.Mo
     code, out, err = dlq("import", "letters.jsonl")
     assert (code, json.loads(out)["causes"]) == (3, None)
     assert "archived, but not classified: gone; dlq analyze classifies them" in err
+
+
+@pytest.mark.parametrize("folder", ["classified", "verdicts"])
+def test_an_analysis_that_finds_no_room_loses_no_import(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    replacing = Folder.replacing
+
+    def full(of: Folder, name: str, *how: Any, **more: Any) -> Any:
+        if folder in name:
+            raise OSError(errno.ENOSPC, "no room")
+        return replacing(of, name, *how, **more)
+
+    monkeypatch.setattr(Folder, "replacing", full)
+    code, out, err = dlq("import", "letters.jsonl")
+    assert (code, json.loads(out)["records"]) == (3, 4)
+    assert "archived, but not classified: cannot write analyses/" in err
+    assert "no room; check its path, its rights and the room there" in err
 
 
 SEE = "see dlq query \"SELECT record_id, evidence FROM verdicts WHERE rule = 'broken-rule'\""
