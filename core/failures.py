@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from dlq.core.clock import from_iso, iso
+from dlq.core.errors import UsageError
 from dlq.core.values.versions import is_older
 
 State = Literal["new", "open", "snoozed", "resolved", "regressed"]
@@ -23,6 +24,10 @@ Action = Literal[
 ]  # fmt: skip
 """Of a failure, but for those OF_PLANS, which are of a plan (who made one stands in its file), and unmask,
 which is of a letter: somebody saw it as it is."""
+
+
+_LONGEST = 2_000
+"""Characters of a text that somebody gives."""
 
 
 class Event(NamedTuple):
@@ -72,6 +77,14 @@ class Life(NamedTuple):
 def make_event(at: int, actor: str, subject: str, action: Action, value: str = "", reason: str = "") -> Event:
     """Return a new event."""
     return Event(secrets.token_hex(16), at, actor, subject, action, value, reason)
+
+
+def check_length(*texts: str) -> None:
+    """Raise UsageError for a text that is too long to be said once and for ever."""
+    if any(len(text) > _LONGEST for text in texts):
+        raise UsageError(
+            f"give at most {_LONGEST:,} characters: put the rest into a ticket, and its address here"
+        )
 
 
 def by_fingerprint(events: Iterable[Event]) -> Mapping[str, list[Event]]:

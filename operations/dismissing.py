@@ -5,14 +5,13 @@ from contextlib import closing
 
 from dlq.archive import losses, user_sql
 from dlq.core.errors import UsageError
+from dlq.core.failures import check_length
 from dlq.operations.brokers.connecting import warn_of_ledger
 from dlq.operations.reading.selecting import Selection, choose
 from dlq.operations.reading.views import open_views
 from dlq.operations.workspace import Workspace
 from dlq.replay import dismissals, ledger
 
-_LONGEST = 2_000
-"""Characters of a reason: each letter keeps it."""
 _OPEN = ("returned", "refused", "planned", None)
 """What the ledger says of letters that may be closed: of others a replay has an effect, or may have."""
 _Counts = dict[str, int]
@@ -71,10 +70,7 @@ def _check_reason(reason: str) -> None:
     """Check a reason. Raises UsageError for none, and for what no ledger should keep with each letter."""
     if not reason.strip():
         raise UsageError('say why they need no replay: --reason "…"')
-    if len(reason) > _LONGEST:
-        raise UsageError(
-            f"give at most {_LONGEST:,} characters: put the rest into a ticket, and its address here"
-        )
+    check_length(reason)
 
 
 def _check_lost(workspace: Workspace, sources: Collection[str]) -> None:

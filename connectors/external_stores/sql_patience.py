@@ -62,6 +62,7 @@ def _to_postgresql(seconds: float) -> Callable[..., Any]:
                 raise dialect.dbapi.OperationalError(why)
 
         options.setdefault("connect_timeout", int(patience.SHORTLY))
+        options["client_encoding"] = "utf8"  # texts of a database in SQL_ASCII would come as bytes
         return Patient.connect(*words, **options)
 
     return connect

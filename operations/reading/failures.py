@@ -7,7 +7,7 @@ from hashlib import sha256
 from dlq.core.clock import from_iso, iso, now
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
-from dlq.core.failures import ORDER, Action, Event, make_event, until_letters, until_time
+from dlq.core.failures import ORDER, Action, Event, check_length, make_event, until_letters, until_time
 from dlq.core.text import encodable
 from dlq.core.values.suggestions import suggest
 from dlq.core.values.units import seconds
@@ -18,7 +18,6 @@ from dlq.operations.workspace import Workspace
 from dlq.replay import ledger
 from dlq.reports.failures import COLUMNS, Row, alike, find, find_all, gather, tell
 
-_LONGEST = 2_000
 _OF_OTHERS = ("fingerprint", "state", "owner", "waiting", "letters", "cause", "origins")
 """What is shown of other failures that have the same exception."""
 
@@ -155,12 +154,8 @@ def _gather(workspace: Workspace) -> list[Row]:
 def _add(
     workspace: Workspace, prefix: str, action: Action, value: str, reason: str, proposal: str | None = None
 ) -> Document:
-    given = [encodable(text.strip()) for text in (value, reason, workspace.actor)]
-    if any(len(text) > _LONGEST for text in given):
-        raise UsageError(
-            f"give at most {_LONGEST:,} characters: put the rest into a ticket, and its address here"
-        )
-    value, reason, who = given
+    value, reason, who = (encodable(text.strip()) for text in (value, reason, workspace.actor))
+    check_length(value, reason, who)
     events = _read_events(workspace)
     with closing(open_views(workspace)) as connection:
         found = find_all(connection) if workspace.failures is None else workspace.failures

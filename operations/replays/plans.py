@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dlq.core.clock import iso, now
 from dlq.core.documents import Document
 from dlq.core.errors import Busy, DlqError, UsageError
+from dlq.core.failures import check_length
 from dlq.core.text import encodable
 from dlq.operations.brokers.connecting import connect, warn_of_ledger
 from dlq.operations.reading.selecting import EVERY, Selection, choose
@@ -173,6 +174,7 @@ def approve_plan(workspace: Workspace, prefix: str, reason: str = "", digest: st
     header = planfile.load_checked(workspace.store, planfile.find(workspace.store, prefix))
     if digest not in (None, header.digest):
         raise UsageError(f"plan {header.plan} has changed since it was shown: open it again")
+    check_length(reason)
     given = approvals.approval(header, workspace.actor, encodable(reason), now(), workspace.settings.replay)
     warn_of_ledger(workspace)
     with ledger.opened(workspace.settings.ledger, workspace.store) as book:

@@ -53,6 +53,8 @@ class Database(Protocol):
     """Transactions on a database. Raises ArchiveError for whatever it refuses."""
 
     is_file: bool
+    encoding: str
+    """In which it holds texts."""
 
     def make_tables(self, is_known: bool) -> None:
         """Make the tables where there are none; `is_known`: what lies in a file was looked through, and on a
@@ -71,7 +73,7 @@ class Database(Protocol):
 class File:
     """A ledger in a file: transactions one after the other, from whatever thread."""
 
-    is_file = True
+    is_file, encoding = True, "utf-8"
 
     def __init__(self, path: Path, alone: bool = False) -> None:
         """Open it; `alone`: as long as nobody else has. Raises ArchiveError, Busy."""

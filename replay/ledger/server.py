@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, TypeVar, get_args
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.mysql import MEDIUMTEXT
 
 from dlq.connectors.external_stores import sql_patience
 from dlq.connectors.external_stores.sql_drivers import DRIVERS, ODD, reason_of
@@ -21,8 +22,12 @@ from dlq.replay.ledger import snapshot
 from dlq.replay.ledger.database import Row, Transaction, insert_text, select_text
 from dlq.replay.states import State
 
-_ON_MARIADB = "SET @dlq = 1 /*M!100300 , SESSION idle_transaction_timeout = {:d} */"
-"""MySQL, which has no such setting, reads a comment."""
+_ON_MARIADB = (
+    "SET SESSION sql_mode = concat(@@sql_mode, ',STRICT_ALL_TABLES') "
+    "/*M!100300 , SESSION idle_transaction_timeout = {:d} */"
+)
+"""Where it is not strict, a text that does not fit is cut and nobody hears of it. MySQL, which has no such
+time, reads a comment."""
 _END_WHEN_IDLE = {
     "postgresql": "SET idle_in_transaction_session_timeout = '{:d}s'",
     **dict.fromkeys(("mysql", "mariadb"), _ON_MARIADB),
@@ -32,6 +37,21 @@ _CLOCKS = {
     **dict.fromkeys(("mysql", "mariadb"), "SELECT CAST(unix_timestamp(sysdate(6)) * 1000000 AS signed)"),
 }
 """Dialect -> what its server's clock shows, in microseconds."""
+_ENCODINGS = {
+    "postgresql": "SELECT current_setting('server_encoding')",
+    **dict.fromkeys(
+        ("mysql", "mariadb"),
+        "SELECT character_set_name FROM information_schema.columns "
+        "WHERE table_schema = database() AND table_name = 'replays' AND column_name = 'detail'",
+    ),
+}
+"""Dialect -> how its server keeps the texts of a ledger."""
+_CHARSET = "utf8mb4"
+"""Of tables in MySQL, whatever the database has."""
+_HOLDS_ALL = ("UTF8", "SQL_ASCII", _CHARSET)
+"""The second keeps bytes as they come."""
+_FOUND_ROWS = 2
+"""A flag of MySQL's clients."""
 _IN_MYSQL = {'"': "`", " AS BIGINT)": " AS SIGNED)"}
 """What is written otherwise there."""
 _T = TypeVar("_T")
@@ -51,13 +71,15 @@ TABLE = sa.Table(
     sa.Column("sent_at", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Column("detail", sa.Text),
+    mysql_charset=_CHARSET,
 )
 _EVENTS = sa.Table(
     "events",
     TABLE.metadata,
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("id", sa.String(64), nullable=False, unique=True),
-    sa.Column("event", sa.Text, nullable=False),
+    sa.Column("event", sa.Text().with_variant(MEDIUMTEXT(), "mysql"), nullable=False),
+    mysql_charset=_CHARSET,
 )
 _COLUMNS = {column.name: column for column in (*_EVENTS.c, *TABLE.c)}
 
@@ -89,6 +111,7 @@ class Server:
     """An engine, and transactions on it (`dlq.replay.ledger.database.Database`)."""
 
     is_file = False
+    encoding = "ascii"
 
     def __init__(self, url: sa.URL, lease: float, holder: Ledger | None = None) -> None:
         """`lease` in seconds: a server ends a transaction in which it hears nothing for so long. `holder` is
@@ -111,6 +134,7 @@ class Server:
             # Another host may have made it between our look and our attempt.
             for table in TABLE.metadata.sorted_tables:
                 self.run(partial(_Asked.look_at, table=table), patient=False)
+        self.encoding = self.run(_Asked.find_encoding, patient=False)
 
     def run(
         self,
@@ -139,6 +163,11 @@ class Server:
         shown, reason = self._shown_url(), reason_of(error)
         if isinstance(error, sa.exc.OperationalError):
             return LedgerUnreachable(f"the ledger {shown} cannot be reached, or denies access: {reason}")
+        if isinstance(error, sa.exc.DataError):
+            return ArchiveError(
+                f"the ledger {shown} cannot hold a text: {reason}; convert it to UTF-8 "
+                "(docs/operations.md, A ledger on a server)"
+            )
         return ArchiveError(f"the ledger {shown} failed: {reason}")
 
     def _misunderstood(self, error: Exception) -> ArchiveError:
@@ -179,12 +208,16 @@ class _Asked(Transaction):
 
     def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> int:
         """See `Transaction`; and see `_speak_simply`."""
-        every = insert_text(table, tuple(columns), len(rows))
-        if self._is_mysql:
-            every = every.replace("INSERT", "INSERT IGNORE", 1)
-        else:
-            every = f"{every} ON CONFLICT DO NOTHING"
+        # No INSERT IGNORE: it also cuts, and replaces by ?, what does not fit.
+        same = f'DUPLICATE KEY UPDATE "{columns[0]}" = "{columns[0]}"'
+        known = same if self._is_mysql else "CONFLICT DO NOTHING"
+        every = f"{insert_text(table, tuple(columns), len(rows))} ON {known}"
         return self.change(every, tuple(chain.from_iterable(rows)))
+
+    def find_encoding(self) -> str:
+        """Return in which encoding the ledger holds texts."""
+        kept_in = self._run(_ENCODINGS[self.connection.dialect.name]).scalar()
+        return "utf-8" if kept_in in _HOLDS_ALL else "ascii"
 
     def look_at(self, table: sa.Table) -> None:
         """Raise where there is no such table."""
@@ -214,8 +247,8 @@ def _engine(url: sa.URL, idle_seconds: int, holder: Ledger | None) -> sa.Engine:
     engine = sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED", paramstyle="format")
     if holder is not None:
         sa.event.listen(engine, "do_connect", partial(_give_password, holder))
-    if engine.dialect.name == "postgresql":
-        sa.event.listen(engine, "do_connect", _speak_simply)
+    is_postgresql = engine.dialect.name == "postgresql"
+    sa.event.listen(engine, "do_connect", _speak_simply if is_postgresql else _count_changes)
     sql_patience.bound_answers(engine, patience.ANSWER + idle_seconds)
     sa.event.listen(engine, "connect", _setter(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
     return engine
@@ -234,6 +267,11 @@ def _speak_simply(dialect: Any, _record: object, _words: object, options: dict[s
     the extended protocol, or of a pipeline (`executemany`), for busy, not for idle, and keeps its locks for
     ever."""
     options["cursor_factory"] = dialect.dbapi.ClientCursor
+
+
+def _count_changes(_dialect: Any, _record: object, _words: object, options: dict[str, Any]) -> None:
+    """Let MySQL count the rows that a statement changes: a known row, which an insert leaves, is none."""
+    options["client_flag"] = options.get("client_flag", 0) & ~_FOUND_ROWS
 
 
 def _setter(setting: str) -> Callable[[Any, object], None]:

@@ -16,7 +16,6 @@ from dlq.archive.schema import REPLAYS
 from dlq.core.clock import Clock
 from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event
-from dlq.core.text import encodable
 from dlq.replay.ledger import snapshot
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
 from dlq.replay.ledger.database import Database, Transaction
@@ -48,6 +47,8 @@ _RECLAIM = (
 _CHUNK = 2_000
 """SQLite takes 32,766 values in a statement, and a new row has eleven."""
 CHUNK_OF_ROWS = 50_000
+_LONGEST_DETAIL = 10_000
+"""Characters: a text of MySQL has 65,535 bytes."""
 
 
 class _SomeAreKnownError(Exception):
@@ -276,11 +277,18 @@ class SqlLedger:
         ordered = sorted(results, key=_state_and_detail)
         for (state, why), group in groupby(ordered, key=_state_and_detail):
             from_these = f"{_MOVE} owner = ? AND {_one_of(BY_OWNER[state])} AND {_OF_KEYS}"
-            _change(on, from_these, [one.key for one in group], state, moment, why or None, self.owner)
+            keys, detail = [one.key for one in group], self._fit(why) or None
+            _change(on, from_these, keys, state, moment, detail, self.owner)
 
     def _resolve(self, on: Transaction, keys: Sequence[str], state: State, why: str) -> int:
         from_these = f"{_MOVE} {_one_of(BY_RECONCILE[state])} AND {_OF_KEYS}"
-        return _change(on, from_these, keys, state, self._now(on), why)
+        return _change(on, from_these, keys, state, self._now(on), self._fit(why))
+
+    def _fit(self, detail: str) -> str:
+        """Return it in words that every database takes, whatever a broker has said: once a letter is sent,
+        no text may keep its state from being written."""
+        said = detail.encode(self.database.encoding, "backslashreplace").decode(self.database.encoding)
+        return said.replace("\0", r"\0")[:_LONGEST_DETAIL]
 
 
 def _insert(on: Transaction, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
@@ -314,8 +322,7 @@ def _count(changed: int, most: int) -> int:
 
 
 def _state_and_detail(one: Result) -> tuple[State, str]:
-    """Return it in words that every database takes, whatever the broker has said."""
-    return one.state, encodable(one.detail or "").replace("\0", r"\0")
+    return one.state, one.detail or ""
 
 
 def _may_send(was: Sequence[Any], plan: str, made: int) -> bool:

@@ -165,6 +165,14 @@ class LedgerContract:
         [entry] = ledger.entries("plan", "refused")
         assert entry.detail == r"no \0 \ud800 way"
 
+    def test_of_an_endless_reason_the_beginning_is_noted(self, ledger: Ledger) -> None:
+        """A text of more than a megabyte counts as damage."""
+        ledger.claim("plan", letters(1))
+        ledger.record_results([Result("key1", "in_doubt", "no" * 2**20)])
+        ledger.resolve(["key1"], "held", "yes" * 2**20)
+        [entry] = ledger.entries("plan", "held")
+        assert entry.detail == ("yes" * 10_000)[:10_000]
+
     def test_entries_come_in_the_order_of_the_plan(self, ledger: Ledger) -> None:
         ledger.claim("plan", letters(3, 1, 2))
         ledger.claim("other", letters(4))

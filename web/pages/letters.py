@@ -15,7 +15,7 @@ from dlq.archive.views import Order
 from dlq.core.causes import TRANSACTION_STATES, cause_in_words
 from dlq.core.clock import now
 from dlq.core.errors import TookTooLong, UsageError
-from dlq.core.failures import make_event
+from dlq.core.failures import check_length, make_event
 from dlq.core.text import sql_literal
 from dlq.operations.dismissing import dismiss_letters, reopen_letters
 from dlq.operations.reading.letters import (
@@ -264,6 +264,7 @@ def show_plain(ask: PageRequest) -> Response:
 def _note_look(ask: PageRequest, reason: str) -> str:
     """Write down that this person sees the letter as it is, once while they load the page again; its whole
     id."""
+    check_length(reason)
     with ask.console.look.open() as workspace:
         record_id = short_ids.record_id(open_views(workspace), ask.names["record_id"])
     looks, look = ask.console.looks, (ask.person.session, ask.path, record_id, reason)

@@ -1,6 +1,7 @@
 """The ledger on real servers: two hosts share a plan, one dies, the server dies; nothing goes twice."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from support.waiting import PATIENCE, SOON, eventually
 
 from dlq.archive.storage.store import LocalStore
 from dlq.connectors.base import Target
-from dlq.core.errors import Busy, ConfigError, UsageError
+from dlq.core.errors import ArchiveError, Busy, ConfigError, UsageError
 from dlq.core.failures import make_event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
@@ -335,6 +336,106 @@ def test_a_ledger_that_is_sending_is_not_moved(config: Settings, store: LocalSto
         old.claim("busy", letters(1))
         with pytest.raises(Busy):
             move(config.ledger, store)
+
+
+def in_encoding(server: Server, encoding: str) -> LedgerSettings:
+    """A database of its own on this server."""
+    name = f"in_{encoding.lower()}"
+    how = f"CHARACTER SET {encoding}"
+    if server.kind == "postgres":
+        how = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    say(LedgerSettings(url=server.url), f"CREATE DATABASE {name} {how}")
+    return LedgerSettings(url=f"{server.url.rpartition('/')[0]}/{name}")
+
+
+def say(settings: LedgerSettings, *statements: str) -> None:
+    engine = sa.create_engine(server_url(settings), isolation_level="AUTOCOMMIT")
+    with engine.connect() as on:
+        for statement in statements:
+            on.exec_driver_sql(statement)
+    engine.dispose()
+
+
+FULL = "очередь полна \N{SKULL}"
+DOCS = Path(__file__).parents[3] / "docs/operations.md"
+CONVERSION = re.findall(r"^ALTER TABLE .+(?=;)", DOCS.read_text(), re.MULTILINE)
+WAY_OUT = r"cannot hold a text: .*; convert it to UTF-8 \(docs/operations.md, A ledger on a server\)"
+
+
+def check_keeps_texts(book: Ledger) -> None:
+    """Whatever their script, and a reason of any length as far as anybody reads it."""
+    some = [one._replace(target=Target("queue", "заказы")) for one in letters(2)]
+    said = make_event(1, "Łukasz", some[0].key, "note", "", FULL * 1000)
+    assert book.claim("every text", some) == keys(some)
+    book.record_results([Result(some[0].key, "refused", FULL), Result(some[1].key, "refused", FULL * 9000)])
+    book.append([said])
+    first, last = book.entries("every text", "refused")
+    assert (first.target, first.detail) == ("queue:заказы", FULL)
+    assert last.detail
+    assert last.detail in FULL * 9000
+    assert said in book.events()
+
+
+@pytest.mark.parametrize(
+    ("ledger_server", "encoding"),
+    [("mariadb", "latin1"), ("mariadb", "utf8mb4"), ("postgres", "SQL_ASCII"), ("postgres", "UTF8")],
+    indirect=["ledger_server"],
+)
+def test_a_ledger_keeps_every_text_whatever_the_encoding_of_its_database(
+    ledger_server: Server, encoding: str, store: LocalStore
+) -> None:
+    with opened(in_encoding(ledger_server, encoding), store) as book:
+        check_keeps_texts(book)
+
+
+@pytest.mark.parametrize(
+    ("ledger_server", "encoding"),
+    [("mariadb", "latin2"), ("postgres", "LATIN1")],
+    indirect=["ledger_server"],
+)
+def test_a_ledger_that_cannot_hold_a_text_refuses_what_was_not_sent_and_records_what_was(
+    ledger_server: Server, encoding: str, store: LocalStore
+) -> None:
+    own, [known, odd] = in_encoding(ledger_server, encoding), letters(2)
+    with opened(own, store):
+        pass
+    make_older(own, encoding)
+    with opened(own, store) as book:
+        assert book.claim("texts", [known]) == {known.key}
+        book.record_results([Result(known.key, "refused", FULL)])
+        [found] = book.entries("texts", "refused")
+        assert found.detail == FULL.encode("ascii", "backslashreplace").decode()
+        with pytest.raises(ArchiveError, match=WAY_OUT):
+            book.claim("texts", [odd._replace(target=Target("queue", "заказы"))])
+        assert book.states([odd.key]) == {}
+
+
+def make_older(own: LedgerSettings, encoding: str) -> None:
+    """Make the tables as an older dlq did; PostgreSQL's are the same."""
+    if own.url.startswith("mysql"):
+        assert CONVERSION
+        say(own, *(one.replace("utf8mb4", encoding).replace("MEDIUMTEXT", "TEXT") for one in CONVERSION))
+
+
+@pytest.mark.parametrize("ledger_server", ["mariadb"], indirect=True)
+def test_an_older_ledger_on_a_server_that_is_not_strict_cuts_no_text_and_can_be_converted(
+    ledger_server: Server, store: LocalStore
+) -> None:
+    own = in_encoding(ledger_server, "latin5")
+    with opened(own, store):
+        pass
+    make_older(own, "latin5")
+    say(own, "SET GLOBAL sql_mode = ''")
+    try:
+        with opened(own, store) as book:
+            with pytest.raises(ArchiveError, match=WAY_OUT):
+                book.append([make_event(1, "ann", "f", "note", "", "а" * 11_000)])
+            assert book.events() == []
+        say(own, *CONVERSION)
+        with opened(own, store) as book:
+            check_keeps_texts(book)
+    finally:
+        say(own, "SET GLOBAL sql_mode = DEFAULT")
 
 
 @pytest.mark.parametrize("ledger_server", ["mariadb"], indirect=True)

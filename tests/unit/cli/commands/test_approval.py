@@ -33,6 +33,8 @@ def test_a_plan_goes_back_with_consent_on_record(tmp_path: Path, capsys: pytest.
     plan = made["plan"]
     assert f"another person has to run `dlq replay approve {plan}`" in dlq("replay", "apply", plan, code=2)
     assert "another person" in dlq("replay", "approve", plan, "--as", "ann@laptop", code=2)
+    too_long = dlq("replay", "approve", plan, "--as", "bob", "--reason", "x" * 2_001, code=2)
+    assert "at most 2,000 characters" in too_long
     assert broker.depth("orders") == 0
     assert dlq("replay", "approve", plan, "--as", "bob", "--reason", "seen")["approved_by"] == "bob"
     assert dlq("replay", "apply", plan)["sent"] == 2
