@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -322,9 +322,16 @@ def _rows_of(store: Store, names: Sequence[str]) -> int:
 
 
 def _new_name(micros: int, last: Analysis | None) -> str:
-    """Return a name that sorts after the last one, even when the clock was set back."""
-    name = f"{datetime.fromtimestamp(micros // 1_000_000, UTC):%Y%m%dT%H%M%S}-{micros % 1_000_000:06d}"
-    return name if last is None or name > last.analysis else f"{last.analysis}.1"
+    """Return a name that sorts after the last one; where the clock was set back since, by the next second."""
+    moment, end = datetime.fromtimestamp(micros // 1_000_000, UTC), f"-{micros % 1_000_000:06d}"
+    name = f"{moment:{clock.STAMP}}{end}"
+    if last is None or name > last.analysis:
+        return name
+    try:
+        of_last = datetime.strptime(last.analysis[:15], clock.STAMP).replace(tzinfo=UTC)
+        return f"{of_last + timedelta(seconds=1):{clock.STAMP}}{end}"
+    except (ValueError, OverflowError):  # no dlq has given that name
+        return f"{last.analysis}.1"
 
 
 def _reusable_parts(asked: Asked, last: Analysis | None, key: str) -> list[Part]:

@@ -69,7 +69,7 @@ def tell(known: Facts, letter: Record) -> dict[str, Any]:
 def node_facts(store: Store) -> dict[str, dict[str, Node]]:
     """Source -> node -> the newest facts."""
     newest: dict[str, dict[str, Node]] = {}
-    for name, document in of_pull.read_each(store, store.list("topology/"), but_damaged=True):
+    for name, document in of_pull.read_each(store, of_pull.list_names(store), but_damaged=True):
         looked_at = _moment(name.rpartition("/")[2])
         of_source = newest.setdefault(str(document.get("source")), {})
         of_source.update(_of_document(document, looked_at))
@@ -108,15 +108,17 @@ def _number(value: Any) -> int | None:
 
 
 def last_look(store: Store, segments: Iterable[Manifest]) -> int:
-    """Return when the newest pull began, in microseconds; of a segment of no known pull, when it was made."""
+    """Return when the newest pull began, in microseconds; of a segment of no known pull, when it was made.
+    A time to come counts only where there is no other: a clock was ahead."""
     captured = (_moment(m.pull_id) or clock.from_iso(m.created_at) or 0 for m in segments)
     empty = (_moment(name.rpartition("/")[2]) or 0 for name in store.list("topology/"))
-    return max([0, *captured, *empty])
+    moments, until = [*captured, *empty], clock.now()
+    return max((one for one in moments if one <= until), default=max(moments, default=0))
 
 
 def _moment(pull: str) -> int | None:
     """Return when a pull began, as its id begins."""
     try:
-        return clock.to_micros(datetime.strptime(pull[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC))
+        return clock.to_micros(datetime.strptime(pull[:15], clock.STAMP).replace(tzinfo=UTC))
     except ValueError:
         return None

@@ -52,7 +52,7 @@ def _of_topology(store: Store) -> Iterator[str]:
     """Yield the facts that are never looked at: others than the newest of a source, of each of its nodes, and
     of what was imported."""
     seen: set[tuple[str, ...]] = set()
-    for name, document in of_pull.read_each(store, reversed(store.list("topology/")), but_damaged=True):
+    for name, document in of_pull.read_each(store, reversed(of_pull.list_names(store)), but_damaged=True):
         source, brokers = str(document.get("source")), document.get("brokers")
         about: set[tuple[str, ...]] = {(source, str(of_pull.is_of_import(document)))}
         about |= {(source, "", str(node)) for node in brokers or () if isinstance(brokers, dict)}

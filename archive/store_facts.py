@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.storage.store import Store
-from dlq.core.clock import iso
+from dlq.core.clock import iso, oldest_first
 from dlq.core.store_facts import Fact
 
 FACTS = pa.schema(
@@ -87,6 +87,6 @@ def list_outdated(store: Store) -> Iterator[str]:
     limit = f"{datetime.now(UTC) - _IN_USE:%Y%m%dT%H%M%S}"
     for folder, group in groupby(store.list("evidence/"), key=lambda name: name.rpartition("/")[0]):
         names = list(group)
-        whole = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        whole = [name.removesuffix(".json") for name in oldest_first(names) if name.endswith(".json")]
         old = [name for name in names if name < f"{folder}/{limit}"]
         yield from (name for name in old if not (whole and name.startswith(whole[-1])))

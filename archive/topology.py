@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from dlq.archive.storage.store import Store, checked_format
+from dlq.core.clock import oldest_first
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
 from dlq.core.runtime import bounded_json
@@ -68,6 +69,11 @@ def _encode(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, default=str, indent=1).encode()
 
 
+def list_names(store: Store) -> list[str]:
+    """Return the names of what pulls learned, the newest last."""
+    return oldest_first(store.list("topology/"))
+
+
 def read_each(
     store: Store, names: Iterable[str], but_damaged: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -101,7 +107,7 @@ def newest(store: Store) -> Newest:
     pull learned. Raises as `read`."""
     of_pulls: dict[str, Mapping[str, Any]] = {}
     of_imports: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for _, document in read_each(store, store.list("topology/")):
+    for _, document in read_each(store, list_names(store)):
         source = str(document.get("source"))
         if not is_of_import(document):
             of_pulls[source] = document

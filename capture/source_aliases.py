@@ -65,7 +65,7 @@ def _meet(one: _Place, other: _Place) -> bool:
 
 def _archived_places(settings: Settings, store: Store) -> Iterator[tuple[str, _Place]]:
     """Yield (source, the place that it read) of the newest pulls from brokers that are configured."""
-    for name, data in store.get_many(store.list("topology/")[-_NEWEST:]).items():
+    for name, data in store.get_many(of_pull.list_names(store)[-_NEWEST:]).items():
         try:
             document = of_pull.read(name, data)
         except DlqError:

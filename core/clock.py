@@ -1,11 +1,13 @@
 """Time, where a test can replace it: one function, microseconds since the epoch, UTC."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], int]
 
+STAMP = "%Y%m%dT%H%M%S"
+"""How a name in the archive begins that tells when it was given."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -21,6 +23,13 @@ def uptime() -> float:
     """Return seconds that nobody can set: those in which the machine sleeps count, too, where the system
     tells."""
     return time.clock_gettime(_UPTIME)
+
+
+def oldest_first(names: Iterable[str]) -> list[str]:
+    """Sort names that begin, behind their folder, with a STAMP. One of a time to come counts as the oldest: a
+    clock was ahead when it was given, and all others may be newer."""
+    until = f"{datetime.fromtimestamp(now() // 1_000_000, UTC):{STAMP}}~"
+    return sorted(names, key=lambda name: (name.rpartition("/")[2] < until, name))
 
 
 def to_micros(moment: datetime) -> int:

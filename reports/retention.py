@@ -44,7 +44,7 @@ def read_limits(store: Store) -> dict[str, tuple[str, int]]:
     """Return source -> why and after how many milliseconds its broker deletes, by the latest pull of each."""
     limits: dict[str, tuple[str, int]] = {}
     seen: set[str] = set()
-    newest = store.list("topology/")[: -_NEWEST - 1 : -1]
+    newest = of_pull.list_names(store)[: -_NEWEST - 1 : -1]
     for _, topology in of_pull.read_each(store, newest, but_damaged=True):
         source = str(topology.get("source"))
         if source not in seen:

@@ -20,7 +20,7 @@ class Origins:
     def __init__(self, store: Store) -> None:
         """Take the origins of an archive. Raises ArchiveError, FormatTooNew."""
         self._newest: dict[str, Mapping[str, Any]] = {}
-        for _, document in of_pull.read_each(store, store.list("topology/")):
+        for _, document in of_pull.read_each(store, of_pull.list_names(store)):
             self._newest[str(document.get("source"))] = document
 
     def are_borne_out(self, record: Record, target: Target) -> bool:

@@ -20,7 +20,7 @@ from dlq.archive import analyses
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.storage.store import LocalStore
-from dlq.core.clock import from_iso
+from dlq.core.clock import from_iso, now
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Evidence, Replay, Rule, Settings
@@ -185,6 +185,15 @@ def test_a_segment_of_the_second_since_which_letters_are_asked_for_is_looked_at(
     assert Asked(store, Settings(), since, (), (), [segment], "").chosen == [segment]
 
 
+def test_after_a_clock_that_was_ahead_the_names_of_analyses_sort_and_do_not_grow(store: LocalStore) -> None:
+    write_segment(store, "p-0", [rejected(1)])
+    ahead = analyze(store, Settings(), now=lambda: now() + 400 * 86_400 * 1_000_000)
+    analyses.commit(store, replace(ahead, analysis=f"{ahead.analysis}.1.1"))  # as an older dlq went on
+    later = [analyze(store, Settings()).analysis for _ in range(3)]
+    assert later == analyses.ids(store)[2:]
+    assert {len(name) for name in later} == {len(ahead.analysis)}
+
+
 def test_the_last_look_is_the_last_pull_or_empty_and_a_long_pull_looked_when_it_began(
     store: LocalStore,
 ) -> None:
@@ -192,6 +201,8 @@ def test_the_last_look_is_the_last_pull_or_empty_and_a_long_pull_looked_when_it_
     for pull, looked_at in (("odd", 1_793_000_000), ("20261026T080000-ab12", 1_793_001_600)):
         store.put(f"topology/{pull}.json", b"{}")
         assert topology.last_look(store, [segment]) == looked_at * 1_000_000
+    ahead = replace(segment, pull_id="20991026T080000-ab12")
+    assert topology.last_look(store, [segment, ahead]) == looked_at * 1_000_000
     store.delete("topology/20261026T080000-ab12.json")
     long = replace(segment, pull_id="20261026T070000-ab12")
     assert topology.last_look(store, [long]) == 1_792_998_000 * 1_000_000

@@ -53,6 +53,19 @@ LOOKS: dict[str, Callable[[LocalStore], object]] = {
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_what_a_pull_learned_while_the_clock_was_ahead_is_the_oldest(
+    look: Callable[[LocalStore], object], store: LocalStore
+) -> None:
+    true, ahead = "topology/20261101T033000-b.json", "topology/20991101T033000-a.json"
+    limits = {"dead_letter_exchanges": {"q": "dlx"}, "brokers": {"n": {"file_reserved_hours": 5}}}
+    store.put(true, topology.encode({**KNOWN, **limits}))
+    known = look(store)
+    of_then = {"delivery_limits": {"q": 9}, "brokers": {"n": {"file_reserved_hours": 9}}}
+    store.put(ahead, topology.encode({**KNOWN, **of_then}))
+    assert look(store) == (known if known != [] else [ahead])
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_what_is_removed_while_somebody_looks_is_passed_over(
     look: Callable[[LocalStore], object], store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

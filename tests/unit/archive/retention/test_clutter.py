@@ -51,6 +51,16 @@ def test_temporaries_of_a_crash_go_when_they_are_old(shop: Shop) -> None:
     assert len(shop.ids) == 1
 
 
+def test_of_what_a_store_outside_said_the_newest_stays_also_beside_one_of_a_clock_that_was_ahead(
+    shop: Shop,
+) -> None:
+    names = [f"evidence/pay/{day}T000000-000000.json" for day in (20261101, 20261102, 20991103)]
+    for name in names:
+        shop.store.put(name, b"{}")
+    shop.retain()
+    assert shop.store.list("evidence/") == names[1:]
+
+
 def test_of_what_pulls_learned_only_the_newest_stays(shop: Shop) -> None:
     for name, text in (
         ("20261101T000000-aaaa", '{"format": 1, "source": "pay", "brokers": {"a": {}, "b": {}}}'),
