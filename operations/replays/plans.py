@@ -42,7 +42,7 @@ LEFT_OUT: Mapping[str, str] = {
     "not_rehearsed": "it goes elsewhere than what was rehearsed: another consumer's word is not its own",
     "no_broker": "no configured broker belongs to it: configure its source, or import with --broker",
     "superseded": "a newer one of its key replaced it, see below: --any-advice, unless its source says never",
-    "same_key": "another letter of this plan is the same business message",
+    "same_key": "another letter of this plan is the same letter or business message",
     "sent_elsewhere": "already sent to another target, or may have been; --again includes it",
     "twin_sent": "another letter of the same message was sent: name it by its id to send it, too",
     "risky": "it would be refused or harm the others, see below",

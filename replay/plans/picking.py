@@ -137,7 +137,10 @@ class Picker:
         self.lines: dict[str, bytes] = {**wanted.edits.lines}
         """Of edits, and of what is unwrapped."""
         self.changes = Edits(self.lines)
-        self._business_keys: set[str] = set()
+        self.repeated: Collection[str] = ()
+        """Ids of letters that lie under several sources."""
+        self._shared_keys: set[str] = set()
+        """Of letters that go, those keys that other letters may have."""
         self._open: set[Destination] = set()
         """Those that nothing is said against."""
         self._unremarked: set[Destination] = set()
@@ -235,8 +238,9 @@ class Picker:
         return None
 
     def _twin(self, candidate: Candidate) -> str | None:
-        """Leave out the second of two letters of one business message or transaction."""
-        return "same_key" if candidate.letter.key in self._business_keys else None
+        """Leave out the second of two letters of one business message or transaction, or of one letter under
+        two sources."""
+        return "same_key" if candidate.letter.key in self._shared_keys else None
 
     def _risk(self, candidate: Candidate) -> str | None:
         why = self._why_risky(candidate)
@@ -320,8 +324,8 @@ class Picker:
     def _count(self, candidate: Candidate, known: Known) -> None:
         record, tally = candidate.record, self.tally
         tally.going[candidate.destination] += 1
-        if candidate.is_half or record.source in self._by_key:
-            self._business_keys.add(candidate.letter.key)
+        if candidate.is_half or record.source in self._by_key or record.record_id in self.repeated:
+            self._shared_keys.add(candidate.letter.key)
         if not (self._wanted.names_target or self._origins.are_borne_out(record, candidate.letter.target)):
             tally.told_by_letters[planfile.printed(candidate.letter.target)] += 1
         if ends := self._owners.ends(record.source, known.oldest.get(record.record_id)):

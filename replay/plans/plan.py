@@ -121,11 +121,13 @@ class _Planner:
         self._back = came_back.find_among(self._store, unsent, 0) if unsent else ()
         queued = still_queued.find_queued(self._store, self._settings)
         connection = views.connect(self._store, replays, queued=queued)
-        committed = manifests.list_committed(self._store)
+        committed = list(manifests.list_committed(self._store))
         self._brokers_of = {stem: m.broker for m in committed for stem in (*m.replaces, m.stem)}
         loader = Loader(self._store, PLANNED_COLUMNS, hashes=True)
         self._files = loader.files
         self._sent = twins.find_sent(connection)
+        if len({m.source for m in committed}) > 1:
+            self._picker.repeated = twins.find_repeated(connection)
         if self._in_order:
             by_all = self._wanted.in_order is not None
             self._of_keys = ordering.find_of_keys(connection, self._settings, by_all)
@@ -334,7 +336,7 @@ class _Planner:
     def _segments(self, draft: Draft) -> Mapping[str, str]:
         """Return the segments of a draft; of one that was written again meanwhile, the digest of what has its
         letters now."""
-        committed = manifests.list_committed(self._store)
+        committed = list(manifests.list_committed(self._store))
         held = {stem: m.digest for m in committed for stem in (*m.replaces, m.stem)}
         return {stem: held[stem] for stem in sorted(draft.segments & held.keys())}
 

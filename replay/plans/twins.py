@@ -18,11 +18,18 @@ COLUMNS = ("record_id", "message_id", "duplicate_group", "duplicate_kind")
 _SENT = """
     SELECT duplicate_group, record_id FROM verdicts JOIN replays USING (record_id)
     WHERE duplicate_group IS NOT NULL AND state IN ('confirmed', 'sending', 'in_doubt', 'held')"""
+_REPEATED = "SELECT record_id FROM records GROUP BY record_id HAVING count(*) > 1"
 _OF_ITS_OWN = ("replay_returned",)
 """Of these each is a trip of its own."""
 
 Sent = Mapping[str, set[str]]
 """Group of duplicates -> ids of those of its letters that were sent, or may have been."""
+
+
+def find_repeated(connection: "duckdb.DuckDBPyConnection") -> set[str]:
+    """Return the ids of letters that lie in the archive more than once, each under another source: one was
+    renamed, or an export of it imported. Raises ArchiveError."""
+    return {record_id for (record_id,) in user_sql.run(connection, _REPEATED).rows}
 
 
 def find_sent(connection: "duckdb.DuckDBPyConnection") -> Sent:

@@ -304,6 +304,13 @@ def test_a_message_resent_under_a_new_id_is_the_same_business_message(plan: Plan
     assert (header.letters, header.left_out) == (1, {"same_key": 2})
 
 
+def test_a_letter_that_lies_under_two_sources_is_sent_once(plan: Planning) -> None:
+    renamed = [one._replace(source="renamed") for one in fill(plan.store, 2)]
+    segments.commit(plan.store, "renamed", "pull9", 0, "import", renamed, {}, settled=True)
+    header = plan(Wanted(any_advice=True))
+    assert (header.letters, header.left_out) == (2, {"same_key": 2})
+
+
 def test_what_is_left_out_keeps_no_other_letter_of_its_business_message_back(plan: Planning) -> None:
     fill(plan.store, 1, key="order-17", body=b"x" * 101, body_size=101)
     fill(plan.store, 2, start=1, key="order-17")
