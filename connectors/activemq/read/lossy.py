@@ -3,6 +3,7 @@
 Classic sends Map, Stream, Object and plain messages with an empty body, like one that really is empty.
 Artemis (2.56.0) reads their bytes as if they were a text: an Object comes empty, a Map empty or beginning
 with a NUL, a Stream as garbage that can look like any text. There the class decides, which management knows.
+Of bytes in a property it shows where they lie in its memory.
 """
 
 import re
@@ -56,8 +57,26 @@ def _unless_carried(found: str) -> str | None:
     return None if carried else f"a message of class {found}: STOMP cannot carry its content"
 
 
+_ADDRESS = re.compile(rb"^(?!_AMQ_|__HDR_)([^:\n]+):\[B@[0-9a-f]{1,8}$", re.MULTILINE)
+"""What Java makes of a byte[] that it is to write as a text; what the broker adds goes back nowhere."""
+_HIDES_BYTES = "its {!r} holds bytes, which Artemis' STOMP and OpenWire do not show: it stays; {}"
+_AS_IT_CAME = "set amqp_url"
+_BY_ANOTHER = "take it by a client of Core or AMQP 1.0; dlq takes by AMQP 1.0 only what came by it"
+
+
+def why_bytes_hidden(frame: Frame) -> str | None:
+    """Return why a letter of Artemis must stay that has bytes in a property or as its correlation id."""
+    found = _ADDRESS.search(frame.head) if b":[B@" in frame.head else None
+    if found is None:
+        return None
+    advice = _AS_IT_CAME if _AMQP.search(frame.head) else _BY_ANOTHER
+    return _HIDES_BYTES.format(found[1].decode("utf-8", "replace")[:60], advice)
+
+
 def lossy_on_artemis(frame: Frame, class_of: _Classes) -> str | None:
     """Return why this letter must stay where it is, or None."""
+    if hidden := why_bytes_hidden(frame):
+        return hidden
     if _is_bytes_of_artemis(frame):
         return None
     found = class_of(frame)

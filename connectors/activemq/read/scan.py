@@ -19,7 +19,12 @@ from dlq.connectors.activemq.openwire.read import OpenWireScan
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.read.browse import browse_queue
 from dlq.connectors.activemq.read.isolated import IsolatedReading, list_messages
-from dlq.connectors.activemq.read.lossy import ArtemisClasses, lossy_on_artemis, lossy_on_classic
+from dlq.connectors.activemq.read.lossy import (
+    ArtemisClasses,
+    lossy_on_artemis,
+    lossy_on_classic,
+    why_bytes_hidden,
+)
 from dlq.connectors.activemq.records.amqp10 import record_maker as amqp10_record_maker
 from dlq.connectors.activemq.records.frames import Maker, Place, record_maker
 from dlq.connectors.activemq.records.shadows import with_shadows
@@ -288,7 +293,7 @@ def _with_hidden(
         found = browse_queue(connection, queue, limit)
     return (
         lambda frames: make([found.complete(frame) for frame in frames]),
-        lambda frame: found.why_lossy(frame, lossy),
+        lambda frame: why_bytes_hidden(frame) or found.why_lossy(frame, lossy),
     )
 
 

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proton import Message
 from support.archives import letter, letters_in
+from support.brokers.activemq.amqp import died
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, on_newest_classic
 from support.brokers.activemq.sending import outgoing, published
 from support.waiting import eventually
@@ -77,6 +79,28 @@ def test_a_map_that_somebody_made_of_a_message_of_amqp_is_none(stomp: Place) -> 
     records, left, _ = stomp.pull("drain")
     assert (records, [reason.partition(":")[0] for reason in left]) == ([], ["a message of class map"])
     assert len(by_openwire(stomp).drain()) == 1
+
+
+@on_artemis
+def test_bytes_that_neither_stomp_nor_openwire_shows_stay_with_their_letter(sender: Place) -> None:
+    sender.java("ArtemisClasses.java", "bytes", sender.queue)
+    for _ in range(2):
+        records, left, _ = sender.pull("drain")
+        assert [why.partition(", which")[0] for why in left] == [
+            "its 'token' holds bytes", "its 'correlation-id' holds bytes",
+        ]  # fmt: skip
+        sender.send(b"text")
+    assert ([r.body for r in records], sender.depth(sender.queue)) == ([b"text"], 3)
+
+
+@on_artemis
+def test_bytes_of_a_message_of_amqp_wait_for_amqp(stomp: Place) -> None:
+    stomp.make_queue()
+    died(stomp, stomp.queue, Message(body="x", durable=True, properties={"token": b"\1"}))
+    [why] = [why for why in stomp.pull("drain", "DLQ")[1] if "holds bytes" in why]
+    assert why.endswith("it stays; set amqp_url")
+    [taken] = [r for r in by_openwire(stomp).drain("DLQ") if r.origin == stomp.queue]
+    assert taken.headers["token"] == "\1"
 
 
 @on_classic

@@ -4,8 +4,9 @@ import javax.jms.*;
 /**
  * A message of each class from Artemis' own client (Core) and from ActiveMQ's (OpenWire, plain and compressed):
  * "die QUEUE" sends them, shows them as Core's consumer gets them, and rolls back until they are dead letters;
- * "show QUEUE" takes them. One line of JSON a message, without what the broker itself adds.
- * java -Dow=PORT -Duser= -Dpassword= -cp 'artemis/lib/*' ArtemisClasses.java die|show QUEUE
+ * "show QUEUE" takes them. One line of JSON a message, without what the broker itself adds. "bytes QUEUE" sends
+ * texts of Core with bytes in a property, as correlation id, and nowhere.
+ * java -Dow=PORT -Duser= -Dpassword= -cp 'artemis/lib/*' ArtemisClasses.java die|show|bytes QUEUE
  */
 public class ArtemisClasses {
     static final String TEXT = "wört 😀 \0 \t end";
@@ -23,6 +24,12 @@ public class ArtemisClasses {
 
     public static void main(String[] args) throws Exception {
         boolean die = args[0].equals("die");
+        if (args[0].equals("bytes"))
+            try (Connection connection = connected(core())) {
+                Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+                sendBytes(session, session.createProducer(session.createQueue(args[1])));
+                System.exit(0);
+            }
         if (die)
             for (var factory : List.of(core(), openwire(false), openwire(true)))
                 try (Connection connection = connected(factory)) {
@@ -40,6 +47,13 @@ public class ArtemisClasses {
         Connection connection = factory.createConnection(System.getProperty("user"), System.getProperty("password"));
         connection.start();
         return connection;
+    }
+
+    static void sendBytes(Session session, MessageProducer producer) throws Exception {
+        Message property = session.createTextMessage("property"), id = session.createBytesMessage();
+        property.setObjectProperty("token", new byte[] {1, 2, 3});
+        id.setJMSCorrelationIDAsBytes(new byte[] {1, 2, 3, 4, 5, 6, 7, 8});
+        for (Message message : List.of(property, id, session.createTextMessage("text"))) producer.send(message);
     }
 
     static void send(Session session, MessageProducer producer) throws Exception {

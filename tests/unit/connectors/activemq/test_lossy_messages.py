@@ -42,6 +42,16 @@ def test_without_the_right_to_manage_nothing_empty_or_odd_is_taken_and_it_is_ask
     assert left(None, letter(1, b""), letter(2, b"\0"), letter(3, b"text")) == ([True, True, False], 1)
 
 
+@each_row(("line", "stays"), [
+    ("token:[B@57d9c8ca", True), ("correlation-id:[B@7", True), ("token:see [B@57d9c8ca", False),
+    ("token:[B@57d9c8ca!", False), ("_AMQ_DUPL_ID:[B@57d9c8ca", False), ("__HDR_DROPPABLE:[B@7", False),
+])  # fmt: skip
+def test_an_address_in_the_place_of_bytes_keeps_a_letter_unless_the_broker_wrote_it(
+    line: str, stays: bool
+) -> None:
+    assert left({1: 3}, letter(1, b"text", line))[0] == [stays]
+
+
 @each_row(("encoding", "declared", "stays"), [
     ("5", "5", False), ("7", "2", True), ("8", "4", True), ("2", "1", True), ("5", None, False),
     ("3", None, True),
