@@ -11,8 +11,9 @@ from functools import lru_cache
 from dlq.connectors.activemq.amqp.codec import NATIVE, stored_body
 from dlq.connectors.activemq.look.jolokia import PROPERTY, TYPE_OF, is_dead_letter_name
 from dlq.connectors.activemq.openwire.codec import commands
-from dlq.connectors.activemq.openwire.codec.messages import PACKED
+from dlq.connectors.activemq.openwire.codec.messages import PACKED, Value, value_of
 from dlq.connectors.activemq.records import amqp10
+from dlq.connectors.activemq.records.openwire import RAW_OF, header_text
 from dlq.connectors.activemq.stomp.codec import encode, text_of
 from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.values import NULL, span
@@ -103,7 +104,7 @@ _COMPOSED = re.compile(r",(queue|topic)://")
 """How OpenWire names a further destination of a composite, and STOMP does not."""
 _BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 """Classes of messages of which STOMP shows nothing."""
-_FIELDS_OF_TEXT = ("correlation-id", "reply-to", "type", "JMSXGroupID")
+_NUMBERS, _FIELDS_OF_TEXT = ("priority", "timestamp"), ("correlation-id", "reply-to", "type", "JMSXGroupID")
 """Headers that are fields of OpenWire's messages."""
 
 
@@ -218,7 +219,10 @@ def _problem(record: Record, headers: Mapping[str, str], number: int, body: byte
 
 def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
     """Return what OpenWire has no room for: a name or a field that is too long, or what an edit has made of a
-    property that its type cannot hold."""
+    number, or of a property that its type cannot hold."""
+    odd = next((name for name in _NUMBERS if not _is_number(headers.get(name, "0"))), None)
+    if odd is not None:
+        return f"its {odd} is {headers[odd][:60]!r}, which is no number"
     values = {**headers, **user_properties(record)}
     texts = [*values, *filter(None, map(headers.get, _FIELDS_OF_TEXT))]
     try:
@@ -226,12 +230,17 @@ def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
             commands.utf(text)
     except ValueError as error:
         return str(error)
+    raw = raw_values(record, values)
     wrong = (
         f"its property {name!r} is of the type {kind}, which cannot hold {values[name][:60]!r}"
         for name, kind in types_of(record).items()
-        if name in values and not commands.holds(kind, values[name])
+        if name in values and name not in raw and not commands.holds(kind, values[name])
     )
     return next(wrong, None)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -> str | None:
@@ -339,6 +348,23 @@ def user_properties(record: Record) -> dict[str, str]:
 def types_of(record: Record) -> dict[str, str]:
     """Return the types of the user properties that are not text, where Jolokia has told them."""
     return _of_prefix(record, TYPE_OF)
+
+
+_HEX = re.compile(r"(?:[0-9a-f]{2})+")
+
+
+def raw_values(record: Record, values: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the properties that no text holds (maps, lists, bytes and null) as they came, but for those
+    whose text among `values` is another by now: an edit is meant."""
+    told = {n: bytes.fromhex(v) for n, v in _of_prefix(record, RAW_OF).items() if _HEX.fullmatch(v)}
+    found = {name: value_of(data) for name, data in told.items()}
+    return {n: told[n] for n, value in found.items() if value and values.get(n) in _texts_of(value, record)}
+
+
+def _texts_of(value: Value, record: Record) -> Sequence[str]:
+    """Return how readings show it: Artemis' STOMP shows null as an empty text (2.56.0)."""
+    is_empty = value.kind == "null" and record.broker_kind == "artemis"
+    return [header_text(value), *([""] if is_empty else [])]
 
 
 def _of_prefix(record: Record, prefix: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ by STOMP: a plan that was begun by one way may go on by the other, and where the
 brokers, what was sent would not be found. Artemis is asked for markers by STOMP alone.
 """
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,7 +15,7 @@ from dlq.connectors.activemq.link.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.link.sockets import is_openwire
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.openwire.codec import commands
-from dlq.connectors.activemq.openwire.codec.messages import BLOB, BYTES, MAP, PACKED, TEXT, is_value
+from dlq.connectors.activemq.openwire.codec.messages import BLOB, BYTES, MAP, PACKED, TEXT
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.activemq.prove import openwire_markers
@@ -28,9 +27,8 @@ from dlq.connectors.activemq.records.openwire import (
     CLASS,
     KINDS,
     NO_CONTENT,
-    RAW_OF,
 )  # fmt: skip
-from dlq.connectors.activemq.republish import content, types_of, user_properties
+from dlq.connectors.activemq.republish import content, raw_values, types_of, user_properties
 from dlq.connectors.activemq.stomp.codec import text_of
 from dlq.connectors.base import Inspection, Outgoing
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
@@ -136,13 +134,12 @@ def _message_of(letter: Outgoing, to_artemis: bool) -> commands.Letter:
     is_text = not measured or field.get("amq-msg-type") == "text"
     known = record.properties
     kind = KINDS.get(known.get(CLASS, ""), TEXT if is_text else BYTES)
+    values = {**headers, **user_properties(record)}
     return commands.Letter(
         commands.destination(letter.target.kind, letter.target.name),
         kind,
         _body(record, kind, body, to_artemis),
-        commands.properties(
-            {**headers, **user_properties(record)}, types_of(record), _raw_values(known), to_artemis
-        ),
+        commands.properties(values, types_of(record), raw_values(record, values), to_artemis),
         _number(field.get("timestamp"), 0, 2**63 - 1) or _now(),
         _number(field.get("priority"), 4, 9),
         field.get("correlation-id"),
@@ -174,19 +171,6 @@ def _group_sequence(text: str) -> int:
 
 def _blob(known: Mapping[str, str]) -> tuple[str | None, str | None, bool]:
     return known.get(BLOB_URL), known.get(BLOB_TYPE), known.get(BLOB_DELETED) == "true"
-
-
-def _raw_values(known: Mapping[str, str]) -> dict[str, bytes]:
-    """Return properties that no text holds: maps, lists, bytes and null."""
-    found = {
-        name.removeprefix(RAW_OF): bytes.fromhex(value)
-        for name, value in known.items()
-        if name.startswith(RAW_OF) and _HEX.fullmatch(value)
-    }
-    return {name: value for name, value in found.items() if is_value(value)}
-
-
-_HEX = re.compile(r"(?:[0-9a-f]{2})+")
 
 
 _FIELDS = (

@@ -211,6 +211,11 @@ def _stomp_text(value: Value) -> str:
     return text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
 
 
+def header_text(value: Value) -> str:
+    """Return the text of a property as `headers` have it."""
+    return _stomp_text(value).encode("utf-8", "replace").decode()
+
+
 def _died_at(message: Message, told: _Properties) -> str | None:
     """Return when the broker dead-lettered a message: it takes a letter in again then, and writes the
     property that a later move takes away (BrokerSupport#doResend, RegionBroker#sendToDeadLetterQueue)."""

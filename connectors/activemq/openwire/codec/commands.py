@@ -102,7 +102,7 @@ _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
 
 def holds(kind: str, text: str) -> bool:
     """Return whether a property of this type can be what the text says; of an unknown type any can."""
-    return kind not in _TYPED or _pack(text, kind) is not None
+    return _pack(text, kind) is not None if kind in _TYPED else kind not in ("bytes", "map", "list")
 
 
 def _pack(text: str, kind: str) -> bytes | None:

@@ -376,14 +376,14 @@ def map_of(data: bytes | None) -> dict[str, Value]:
         raise UnreadableError(_BREAKS_OFF) from error
 
 
-def is_value(data: bytes) -> bool:
-    """Return whether this is one value, whole."""
+def value_of(data: bytes) -> Value | None:
+    """Return the one value that this is; None where it is none, or not whole."""
     cursor = Cursor(data)
     try:
-        _value(cursor)
+        value = _value(cursor)
     except (UnreadableError, *_ENDS):
-        return False
-    return cursor.at == len(data)
+        return None
+    return value if cursor.at == len(data) else None
 
 
 def stream_of(data: bytes) -> Iterator[Value]:

@@ -26,11 +26,11 @@ from dlq.connectors.activemq.openwire.codec.messages import (
     Value,
     body_of,
     dispatch,
-    is_value,
     java_text,
     map_of,
     readable,
     stream_of,
+    value_of,
 )
 from dlq.connectors.activemq.openwire.read import ranges
 from dlq.connectors.activemq.records.openwire import frame_of
@@ -129,9 +129,9 @@ VALUES: list[tuple[bytes, str, Any, str]] = [
 def test_values_have_their_type_and_java_s_text(data: bytes, kind: str, value: Any, text: str) -> None:
     [found] = stream_of(data)
     assert (found, java_text(found)) == (Value(kind, value, data), text)
-    assert is_value(data)
-    assert not is_value(data + b"\0")
-    assert len(data) == 1 or not is_value(data[:-1])
+    assert value_of(data) == found
+    assert value_of(data + b"\0") is None
+    assert len(data) == 1 or value_of(data[:-1]) is None
 
 
 @each_row(("number", "single", "text"), [
@@ -177,8 +177,8 @@ def test_a_value_is_whole_however_deep_it_nests(what: str, levels: int) -> None:
     found = map_of(b"\0\0\0\2\0\1k" + data + b"\0\1l\1\1")
     assert (found["k"].raw, java_text(found["k"])) == (data, begins * levels + "x" + ends * levels)
     assert found["l"].value is True
-    assert is_value(data)
-    assert not is_value(data + b"\0")
+    assert value_of(data) is not None
+    assert value_of(data + b"\0") is None
     shown, _ = readable(data, {"class": "stream"}) or (None, "")
     assert ("nested too deeply" in json.dumps(shown)) == (levels > 32)
 

@@ -94,7 +94,8 @@ def test_what_would_close_the_connection_is_a_problem(record: Record, words: str
     ("int", "5", True), ("int", "-2147483648", True), ("int", "5.0", False), ("int", "2147483648", False),
     ("byte", "128", False), ("short", "", False), ("long", "x", False), ("double", "1.0E10", True),
     ("double", "NaN", True), ("float", "much", False), ("float", "1e300", False), ("boolean", "true", True),
-    ("boolean", "yes", False), ("char", "é", True), ("char", "ab", False), ("map", "{}", True),
+    ("boolean", "yes", False), ("char", "é", True), ("char", "ab", False), ("map", "{}", False),
+    ("list", "[]", False), ("bytes", "ff", False), ("null", "acme", True),
     ("of no name that we know", "x", True), ("int", None, True),
 ])  # fmt: skip
 def test_an_edit_that_the_type_of_a_property_cannot_hold_is_refused_by_name(
@@ -105,6 +106,28 @@ def test_an_edit_that_the_type_of_a_property_cannot_hold_is_refused_by_name(
     problem = preview(Outgoing(0, record, ORDERS, {}, False), typed=True).problem
     told = f"its property 'tries' is of the type {kind}, which cannot hold {text!r}"
     assert problem == (None if holds else told)
+
+
+@each_row("name", ["priority", "timestamp"])
+def test_an_edit_that_makes_no_number_of_a_number_is_refused(name: str) -> None:
+    told = {
+        text: preview(Outgoing(0, letter(headers={name: text}), ORDERS, {}, False), typed=True).problem
+        for text in ("7", "high")
+    }
+    assert told == {"7": None, "high": f"its {name} is 'high', which is no number"}
+
+
+@each_row(("data", "shown"), [("00", "null"), ("0a00000001ff", "ff"), ("0b0000000100016b09000176", "{k=v}")])
+def test_a_property_that_no_text_holds_goes_back_as_it_came_unless_its_text_was_edited(
+    data: str, shown: str
+) -> None:
+    for text, expected in ((shown, bytes.fromhex(data)), ("acme", b"\x09\0\4acme")):
+        record = letter(headers={"tenant": text}, properties={"value of tenant": data})
+        outgoing = Outgoing(0, record, ORDERS, {}, False)
+        command = OpenWireSender.letter(
+            Mock(writer=commands.Writer("c"), max_frame_of_broker=None, artemis=False), outgoing, "1"
+        )
+        assert b"\0\6tenant" + expected in command
 
 
 @each_row(("name", "text", "fits"), [
