@@ -135,7 +135,7 @@ def why_lost(record: Record) -> str | None:
 
 def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
     """Return the whole message of a replay: its bare message as it was, but for what is taken away, an
-    expiry, and where the broker had sent it to. Raises ValueError."""
+    expiry, where the broker had sent it to, and its marks. Raises ValueError."""
     block = record.raw_properties or b""
     parts = message.parts(block)
     headers = headers_of(parts)
@@ -145,7 +145,7 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
     origin = headers.get("_AMQ_ORIG_ADDRESS")
     if origin or parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
         instead["to"] = _to_field(origin, parts)
-    sent = message.to_send(block, lambda name: _is_gone(name, taken), zero, provenance, instead)
+    sent = message.to_send(block, lambda name: _is_gone(name, taken), {**zero, **provenance}, instead=instead)
     return message.join_message(sent, record.body)
 
 

@@ -267,7 +267,7 @@ def _of_origins(origins: Column) -> dict[str, Column]:
 
 
 _ANNOTATED = f"JMS_AMQP_MA_{REPLAY_PREFIX}"
-"""How Artemis' STOMP names what a replay by AMQP 1.0 has left."""
+"""How Artemis' STOMP names what a replay by AMQP 1.0 left as an annotation, before it was a property."""
 
 
 def _with_provenance(headers: Column) -> Column:

@@ -4,7 +4,7 @@ from support.rows import each_row
 
 from dlq.connectors.activemq.records.amqp10 import edit_headers, headers_of, message_to_send, stripped_names
 from dlq.connectors.amqp10.codec import message
-from dlq.connectors.amqp10.codec.values import described_value, mapping, string, symbol
+from dlq.connectors.amqp10.codec.values import as_text, described_value, mapping, string, symbol
 from dlq.core.record import Record
 
 ANNOTATIONS, PROPERTIES, DATA = 0x72, 0x74, b"\x00\x53\x75\xa0\x01x"
@@ -48,3 +48,13 @@ def test_a_count_of_retries_does_not_go_back_with_what_died() -> None:
     sent, *_ = message.split(message_to_send(record, {}, keep_headers=False))
     assert headers_of(message.parts(sent)) == {"tenant": "7"}
     assert stripped_names(record, keep_headers=False) == ["x-opt-ORIG-ADDRESS", "retryCount"]
+
+
+def test_marks_go_as_properties_of_the_application_and_are_read_from_annotations_too() -> None:
+    marked = block({"dlq_replay_lap": "1", "mine": "a"}, {"dlq_replay_id": "b"})
+    assert headers_of(message.parts(marked)).items() >= {("dlq_replay_lap", "1"), ("dlq_replay_id", "b")}
+    record = Record("r", "s", "b", "artemis", "dead", raw_properties=marked, body=b"\x01x")
+    sent, *_ = message.split(message_to_send(record, {"dlq_replay_lap": "2"}, keep_headers=False))
+    parts = message.parts(sent)
+    assert [(as_text(key), as_text(value)) for key, value in parts.annotations] == [("mine", "a")]
+    assert [(as_text(key), as_text(value)) for key, value in parts.application] == [("dlq_replay_lap", "2")]
