@@ -148,13 +148,10 @@ def _block_10(
 ) -> bytes:
     """Return the block of a replay, whose application properties are numbers and texts, never containers."""
     block = record.raw_properties or b""
-    headers = headers_of(message.parts(block))
-    taken = restart(headers, keep_headers)
-    zero = {
-        name: 0 for name, inside in taken.fixed.items() if inside.is_zero(()) and headers[name].isdecimal()
-    }
+    taken = restart(headers_of(message.parts(block)), keep_headers)
     copied = {"x-cc": sequence_of_all([*map(string, copies)])} if copies else {}
-    return message.to_send(block, _dropper(_is_broker_owned_10, taken.gone), {**provenance, **zero}, copied)
+    block = message.set_back(block, taken.fixed)
+    return message.to_send(block, _dropper(_is_broker_owned_10, taken.gone), provenance, copied)
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:

@@ -140,12 +140,12 @@ def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers:
     parts = message.parts(block)
     headers = headers_of(parts)
     taken = restart(headers, keep_headers)
-    zero = {n: 0 for n, inside in taken.fixed.items() if inside.is_zero(()) and headers[n].isdecimal()}
     instead = {"absolute_expiry_time": NULL}
     origin = headers.get("_AMQ_ORIG_ADDRESS")
     if origin or parts.properties.get("to", NOTHING).value == record.dead_letter_queue:
         instead["to"] = _to_field(origin, parts)
-    sent = message.to_send(block, lambda name: _is_gone(name, taken), {**zero, **provenance}, instead=instead)
+    block = message.set_back(block, taken.fixed)
+    sent = message.to_send(block, lambda name: _is_gone(name, taken), provenance, instead=instead)
     return message.join_message(sent, record.body)
 
 

@@ -33,6 +33,7 @@ from dlq.connectors.amqp10.codec.values import (
     ubyte,
 )
 from dlq.core.errors import UsageError
+from dlq.core.headers.frameworks import Inside
 
 HEADER, DELIVERY, ANNOTATIONS, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
 _BODY = (DATA, SEQUENCE, VALUE)
@@ -306,6 +307,19 @@ def _set_properties(value: bytes, given: Mapping[str, bytes]) -> bytes:
     while items and items[-1] == NULL:
         del items[-1]
     return described_value(PROPERTIES, sequence(items))
+
+
+def set_back(block: bytes, fixed: Mapping[str, Inside]) -> bytes:
+    """Return the block with the counts among these headers set to zero, each in the type that it has. Raises
+    ValueError."""
+    known = parts(block)
+    values = {as_text(key): value for key, value in (*known.annotations, *known.application)}
+    zero = {
+        name: typed.encode_value("0", values[name])
+        for name, inside in fixed.items()
+        if name in values and inside.is_zero(()) and as_text(values[name]).isdecimal()
+    }
+    return edit(block, set_headers=zero) if zero else block
 
 
 NOT_SENT = ("user_id", "absolute_expiry_time")

@@ -14,6 +14,7 @@ from dlq.connectors.amqp10.codec.values import Value, mapping, sequence, string,
 from dlq.connectors.amqp10.codec.values import described_value as section
 from dlq.connectors.rabbitmq.records import amqp10
 from dlq.connectors.rabbitmq.records.amqp10 import headers_of, properties_of, readable
+from dlq.core.headers.frameworks import Inside
 
 UUID = uuid.UUID(int=7)
 _UUID = b"\x98" + UUID.bytes
@@ -176,3 +177,18 @@ def test_a_value_that_is_text_or_bytes_is_taken_out_where_that_is_asked_for(
     longer = message.join_message(block, body + b"more")
     assert message.split(longer, values=True)[1] == body + b"more"
     assert message.split(whole)[1:] == (b"\x00\x53\x77" + value, True)
+
+
+def test_a_count_that_is_set_back_keeps_its_type_and_its_place() -> None:
+    count = b"\x71" + (5).to_bytes(4)
+    annotations = section(message.ANNOTATIONS, mapping([symbol("retries") + count]))
+    own = [string("HandledCount") + count, string("tries") + string("5"), string("note") + string("many")]
+    block = annotations + section(message.APPLICATION, mapping(own))
+    fixed = dict.fromkeys(("retries", "HandledCount", "tries", "note", "absent"), Inside(zero=((),)))
+    parts = message.parts(message.set_back(block, fixed))
+    found = {key.value: (value.kind, value.value) for key, value in (*parts.annotations, *parts.application)}
+    assert found == {
+        "retries": ("int", 0), "HandledCount": ("int", 0), "tries": ("string", "0"),
+        "note": ("string", "many"),
+    }  # fmt: skip
+    assert len(parts.annotations) == 1
