@@ -99,6 +99,7 @@ _TEMPORARY = re.compile(r"/?(?:remote-)?temp-(?:queue|topic)[:/]|jms\.temp(?:que
 _ASKER_GONE = (
     "its JMSReplyTo is a temporary destination, which ended with who asked: a reply may fail its consumer"
 )
+_REPLY_TO_QUEUE = "its reply-to goes as queue://{}, which is what a consumer by STOMP sees"
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 _COMPOSED = re.compile(r",(queue|topic)://")
 """How OpenWire names a further destination of a composite, and STOMP does not."""
@@ -301,8 +302,11 @@ def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequen
             warnings.append(_CARRIED)
         if _OF_VIRTUAL_TOPIC.fullmatch(record.origin or ""):
             warnings.append(_WAS_TOPIC)
-    if _TEMPORARY.match(headers.get("reply-to", "")):
+    reply_to = headers.get("reply-to", "")
+    if _TEMPORARY.match(reply_to):
         warnings.append(_ASKER_GONE)
+    if typed and reply_to and "/" not in reply_to:
+        warnings.append(_REPLY_TO_QUEUE.format(reply_to[:60]))
     if not record.persistent and "originalDeliveryMode" not in record.headers:
         warnings.append("it was not persistent; it is sent persistent, else the next failure would lose it")
     return warnings

@@ -185,8 +185,8 @@ def _number(text: str | None, otherwise: int, most: int) -> int:
 
 @lru_cache(1024)
 def _reply_to(text: str) -> bytes:
-    """Return None for anything else than a destination."""
+    """Return a destination. STOMP clients of Artemis name an address as it is, which is taken for a queue."""
     for prefix, kind in _REPLY_TO.items():
         if text.startswith(prefix):
             return commands.destination(kind, text.removeprefix(prefix))
-    return commands.NONE
+    return commands.destination("queue", text) if text else commands.NONE

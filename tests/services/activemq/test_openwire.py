@@ -44,6 +44,17 @@ def test_artemis_is_told_that_its_letters_come_by_stomp(stomp: Place) -> None:
         ActiveMQConnector(replace(stomp.settings, url=stomp.settings.url.replace("stomp:", "tcp:")))
 
 
+@on_artemis
+@pytest.mark.parametrize("named", ["replies", "queue://replies"])
+def test_a_reply_goes_where_a_client_of_stomp_asked_for_it(stomp: Place, named: str) -> None:
+    here = by_openwire(stomp)
+    here.send(b"question", **{"reply-to": named})
+    [letter] = sent_back(here, here.drain(), here.back)
+    told = "its reply-to goes as queue://replies, which is what a consumer by STOMP sees"
+    assert (told in here.connector.preview(letter).warnings) is (named == "replies")
+    assert [r.headers["reply-to"] for r in stomp.drain(here.back.name)] == ["queue://replies"]
+
+
 @on_newest_classic
 def test_with_openwire_alone_letters_come_go_and_are_found(stomp: Place) -> None:
     alone = by_openwire_alone(stomp)
