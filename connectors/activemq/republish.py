@@ -14,7 +14,7 @@ from dlq.connectors.activemq.openwire.codec import commands
 from dlq.connectors.activemq.openwire.codec.messages import PACKED, Value, value_of
 from dlq.connectors.activemq.records import amqp10
 from dlq.connectors.activemq.records.openwire import RAW_OF, header_text
-from dlq.connectors.activemq.stomp.codec import encode, text_of
+from dlq.connectors.activemq.stomp.codec import encode, text_of, unsayable_name
 from dlq.connectors.amqp10.codec import message
 from dlq.connectors.amqp10.codec.values import NULL, span
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -247,6 +247,8 @@ def _is_number(text: str) -> bool:
 def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -> str | None:
     if record.properties and (beyond := _beyond_stomp(record.properties)):
         return f"{beyond}; set openwire_url"
+    if record.broker_kind != "artemis" and (odd := unsayable_name(headers)):
+        return f"{odd}; set openwire_url"
     long = None
     if 8 * len("".join([*headers, *headers.values()])) >= _MAX_HEADER_BYTES:  # else none has that length
         lengths = ((name, _line_bytes(name, value)) for name, value in headers.items())
@@ -443,12 +445,15 @@ def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:
 
 
 def wire(letter: Outgoing, transaction: str, to_artemis: bool | None = None) -> bytes:
-    """Return the SEND frame inside a transaction (none: empty); `to_artemis` as for `content`."""
+    """Return the SEND frame inside a transaction (none: empty); `to_artemis` as for `content`. Raises
+    ValueError for a name that cannot be said."""
     _, record, target, provenance, keep_headers = letter
     headers, body, measured = content(record, target, provenance, keep_headers, to_artemis)
     if transaction:
         headers["transaction"] = transaction
-    return encode("SEND", headers, body) if measured else encode("SEND", headers)[:-1] + body + b"\0"
+    artemis = record.broker_kind == "artemis" if to_artemis is None else to_artemis
+    frame = encode("SEND", headers, body if measured else None, to_classic=not artemis)
+    return frame if measured else frame[:-1] + body + b"\0"
 
 
 @lru_cache(1024)

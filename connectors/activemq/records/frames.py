@@ -46,14 +46,15 @@ def by_kind(heads: Sequence[bytes]) -> Iterator[Heads]:
         return
     kinds: dict[tuple[bytes, ...], list[int]] = {}
     for place, some in enumerate(lines):
-        kinds.setdefault(tuple([line.partition(b":")[0] for line in some]), []).append(place)
+        kinds.setdefault(tuple([line.rpartition(b":")[0] for line in some]), []).append(place)
     for places in kinds.values():
         alike = _alike(places, [lines[place] for place in places])
         yield alike or _one_by_one(places, [heads[place] for place in places])
 
 
 def _one_by_one(places: Sequence[int], heads: Sequence[bytes]) -> Heads:
-    return Heads(places, list(map(headers_of, heads)), list(map(stable_lines, heads)))
+    headers = [headers_of(head, of_message=True) for head in heads]
+    return Heads(places, headers, list(map(stable_lines, heads)))
 
 
 def _alike(places: Sequence[int], heads: Sequence[list[bytes]]) -> Heads | None:
@@ -63,15 +64,20 @@ def _alike(places: Sequence[int], heads: Sequence[list[bytes]]) -> Heads | None:
     columns: dict[bytes, list[Column]] = {}
     for lines in zip(*heads, strict=True):
         column = collapse(lines)
-        name, colon, _ = lines[0].partition(b":")
+        name, colon, _ = lines[0].rpartition(b":")  # Classic escapes no name, and all values
         begin = name + colon
-        if not colon or not (isinstance(column, Constant) or all(line.startswith(begin) for line in lines)):
+        if not colon or not (isinstance(column, Constant) or all(_begin_with(begin, lines))):
             return None
         columns.setdefault(begin, []).append(column)
     headers = {name[:-1].decode("utf-8", "replace"): _values(name, own[0]) for name, own in columns.items()}
     if len(headers) != len(columns):
         return None
     return Heads(places, Maps(headers, len(places)), _stable(columns, len(places)))
+
+
+def _begin_with(begin: bytes, lines: Iterable[bytes]) -> Iterator[bool]:
+    last = len(begin) - 1
+    return (line.rfind(b":") == last and line.startswith(begin) for line in lines)
 
 
 def _values(begin: bytes, lines: Column) -> Column:
@@ -85,10 +91,13 @@ def _values(begin: bytes, lines: Column) -> Column:
 
 
 def _stable(columns: Mapping[bytes, Sequence[Column]], rows: int) -> Column:
-    """Join sorted lines: a name ends with its colon, so names sort as lines do, but for those of one name."""
-    kept = [columns[name] for name in sorted(columns) if name not in PER_DELIVERY]
+    """Join sorted lines: a name ends with its colon, so names sort as lines do, but for those of one name,
+    and for names with another colon."""
+    names = [name for name in sorted(columns) if not name.startswith(PER_DELIVERY)]
+    kept = [columns[name] for name in names]
     lines: Iterable[Sequence[bytes]] = zip(*chain(*kept), strict=True)
-    in_order = map(sorted, lines) if any(len(same) > 1 for same in kept) else lines
+    are_odd = any(len(columns[name]) > 1 or name.count(b":") > 1 for name in names)
+    in_order = map(sorted, lines) if are_odd else lines
     return collapse([*map(b"\n".join, in_order)]) if kept else Constant(b"", rows)
 
 
@@ -203,14 +212,16 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
             message_ids = [name or own for name, own in zip(named, ids, strict=True)]
             digests = [sha256(body).digest() for body in bodies]
         keyless = Constant(NOTHING, rows)
+        is_escaped = artemis or raw[0] is not None  # Classic's STOMP alone shows names as they are
+        headers = _with_bare_names(heads.headers) if is_escaped else heads.headers
         return Columns.build(
             rows,
             record_id=record_ids,
             dead_letter_queue=Constant(place.queue, rows),
             message_id=message_ids,
             physical_id=ids,
-            key=key_column(request, message_ids, heads.headers, keyless, bodies),
-            headers=_with_provenance(heads.headers) if artemis else heads.headers,
+            key=key_column(request, message_ids, headers, keyless, bodies),
+            headers=headers,
             properties=keyless if properties[0] is None else properties,
             raw_properties=lines if raw[0] is None else raw,
             content_type=types,
@@ -270,15 +281,16 @@ _ANNOTATED = f"JMS_AMQP_MA_{REPLAY_PREFIX}"
 """How Artemis' STOMP names what a replay by AMQP 1.0 left as an annotation, before it was a property."""
 
 
-def _with_provenance(headers: Column) -> Column:
-    """Return the headers with what a replay has left by its own names."""
+def _with_bare_names(headers: Column) -> Column:
+    """Return the headers with unescaped names, and with what a replay has left by its own names."""
     if isinstance(headers, Maps):
         return Maps({_bare_name(name): column for name, column in headers.columns.items()}, len(headers))
     return [{_bare_name(name): value for name, value in one.items()} for one in headers]
 
 
 def _bare_name(name: str) -> str:
-    return name.removeprefix("JMS_AMQP_MA_") if name.startswith(_ANNOTATED) else name
+    bare = unescape(name) if "\\" in name else name
+    return bare.removeprefix("JMS_AMQP_MA_") if bare.startswith(_ANNOTATED) else bare
 
 
 def _is_true(text: str | None) -> bool:

@@ -70,9 +70,23 @@ def _all_escaped(values: Collection[str]) -> Sequence[str]:
     return found if len(found) == len(values) else [*map(escape, values)]
 
 
-def _lines(names: tuple[str, ...]) -> str:
-    """Return the header lines of a message, with a place for each value."""
-    return "".join([f"{escape(name).replace('%', '%%')}:%s\n" for name in names])
+def _lines(names: tuple[str, ...], to_classic: bool) -> str:
+    """Return the header lines of a message, with a place for each value. Raises ValueError."""
+    if to_classic and (odd := unsayable_name(names)):
+        raise ValueError(odd)
+    escaped = names if to_classic else map(escape, names)
+    return "".join([f"{name.replace('%', '%%')}:%s\n" for name in escaped])
+
+
+def unsayable_name(names: Collection[str]) -> str | None:
+    """Return why one of these names cannot be said to Classic, which unescapes none."""
+    odd = next((name for name in names if _ODD.search(name)), None)
+    return (
+        odd and f"the name of its property {odd[:60]!r} has a colon or a line break, which STOMP cannot say"
+    )
+
+
+_ODD = re.compile(r"[:\r\n]")
 
 
 _MOST_NAMES = 100
@@ -88,20 +102,23 @@ def unescape(text: str) -> str:
     return plain.replace("\\n", "\n").replace("\\r", "\r") if "\\" in plain else plain
 
 
-def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
-    """Return a frame to send; `body` gets a content-length."""
+def encode(
+    command: str, headers: Mapping[str, str], body: bytes | None = None, to_classic: bool = False
+) -> bytes:
+    """Return a frame to send; `body` gets a content-length. `to_classic`: names go as they are. Raises
+    ValueError for one that cannot."""
     values = tuple(_all_escaped(headers.values()))
-    lines = (_known_lines if len(headers) <= _MOST_NAMES else _lines)(tuple(headers)) % values
+    lines = (_known_lines if len(headers) <= _MOST_NAMES else _lines)(tuple(headers), to_classic) % values
     if body is not None:
         lines += f"content-length:{len(body)}\n"
     return b"%b\n%b\n%b\0" % (command.encode(), lines.encode("utf-8", "replace"), body or b"")
 
 
-def headers_of(head: bytes) -> dict[str, str]:
-    """Return the header lines as a map, unescaped, the first of several; bad UTF-8 is replaced (`head` keeps
-    it)."""
+def headers_of(head: bytes, of_message: bool = False) -> dict[str, str]:
+    """Return the header lines as a map, values unescaped, the first of several; bad UTF-8 is replaced (`head`
+    keeps it). Of a message's values, each colon is escaped."""
     lines = head.decode("utf-8", "replace").split("\n")
-    parts = [line.partition(":") for line in lines]
+    parts = [line.rpartition(":") if of_message and ":" in line else line.partition(":") for line in lines]
     found = {name: unescape(value) if "\\" in value else value for name, _, value in parts}
     return found if len(found) == len(lines) else _first_of_each(parts)
 

@@ -7,14 +7,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from support.archives import letters_in
+from support.archives import letter, letters_in
 from support.brokers.activemq.broker import CLASSIC, OLDER
-from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic, on_newest_classic
-from support.brokers.activemq.sending import sent_back
+from support.brokers.activemq.fixtures import (
+    Place,
+    by_openwire,
+    on_all,
+    on_artemis,
+    on_classic,
+    on_newest_classic,
+)
+from support.brokers.activemq.sending import outgoing, sent_back
 
 from dlq.archive.storage.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import SendRequest
+from dlq.connectors.base import SendRequest, Target
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, Unreachable
 from dlq.core.record import Record
@@ -167,3 +174,37 @@ def test_each_right_that_is_missing_is_named_and_nothing_is_lost(stomp: Place) -
             refused()
     assert [(r.body, r.properties["class"]) for r in reader.drain()] == [(b"a", "bytes")]
     assert [r.body for r in by_openwire(stomp).drain(sealed)] == [b"b"]
+
+
+@on_classic
+def test_names_with_a_colon_or_a_backslash_are_what_they_were_and_stomp_alone_cannot_send_them(
+    stomp: Place,
+) -> None:
+    here = by_openwire(stomp)
+    names = {"ns:tenant": "acme", "ns:amount": "5", "path\\x": "b", "x\\cy": "c"}
+    typed = {"class": "text", "type of ns:amount": "int"}
+    made = letter(1, broker_kind="activemq", headers=names, properties=typed, body=b"t", body_size=1)
+    sent_back(here, [made], Target("queue", stomp.queue), f"{stomp.queue}.1")
+    [seen], [taken] = (one.pull(mode)[0] for one, mode in ((stomp, "copy"), (here, "drain")))
+    for record in (seen, taken):
+        assert names.items() <= record.headers.items()
+    assert typed.items() <= taken.properties.items()
+    [problem] = [stomp.connector.preview(o).problem for o in outgoing([seen], stomp.back)]
+    assert problem == (
+        "the name of its property 'ns:tenant' has a colon or a line break, which STOMP cannot say; "
+        "set openwire_url"
+    )
+    sent_back(here, [taken], stomp.back)
+    [back] = here.drain(stomp.back.name)
+    assert names.items() <= back.headers.items()
+    assert typed.items() <= back.properties.items()
+
+
+@on_all
+def test_names_with_a_backslash_are_what_they_were_by_stomp(sender: Place) -> None:
+    sender.send(b"t", **{"a\\b": "1", "x:y": "2"})
+    [taken] = sender.drain()
+    sent_back(sender, [taken], sender.back)
+    [back] = sender.drain(sender.back.name)
+    shown = [{name for name in one.headers if "\\" in name or ":" in name} for one in (taken, back)]
+    assert shown[0] == shown[1] == ({"a\\b", "x:y"} if sender.broker.artemis else {"a\\\\b", "x\\cy"})

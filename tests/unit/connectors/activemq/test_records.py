@@ -42,10 +42,14 @@ heads = st.lists(lines, min_size=1, max_size=5).map(b"\n".join)
 @example([b"a-b:2\na:1", b"a:1\na-b:2"])
 @example([b"a:1\na:2", b"a:3\na:2"])
 @example([b"a:1\nno colon"])
+@example([b"a:1", b"a:b:1"])
+@example([b"a:2\na:b:1", b"a:b:2\na:1"])
 def test_every_head_has_its_own_headers_and_stable_lines(some: list[bytes]) -> None:
     found = {
         place: (headers, stable)
         for kind in by_kind(some)
         for place, headers, stable in zip(kind.places, kind.headers, kind.stable, strict=True)
     }
-    assert found == {n: (headers_of(head), stable_lines(head)) for n, head in enumerate(some)}
+    assert found == {
+        n: (headers_of(head, of_message=True), stable_lines(head)) for n, head in enumerate(some)
+    }
