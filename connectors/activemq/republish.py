@@ -99,6 +99,10 @@ _TEMPORARY = re.compile(r"/?(?:remote-)?temp-(?:queue|topic)[:/]|jms\.temp(?:que
 _ASKER_GONE = (
     "its JMSReplyTo is a temporary destination, which ended with who asked: a reply may fail its consumer"
 )
+_NEW_TIME = (
+    "Artemis takes no time by STOMP: its JMSTimestamp is when it is sent again; a consumer sees the headers "
+    "of the SEND (timestamp, transaction, destination, destination-type) as properties, too; set openwire_url"
+)
 _REPLY_TO_QUEUE = "its reply-to goes as queue://{}, which is what a consumer by STOMP sees"
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 _COMPOSED = re.compile(r",(queue|topic)://")
@@ -297,6 +301,8 @@ def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequen
     warnings: list[str] = []
     if _hold_properties(tuple(headers)):
         warnings += _type_warnings(record, typed)
+    if record.broker_kind == "artemis" and not typed:
+        warnings.append(_NEW_TIME)
     if record.broker_kind == "activemq":
         if not record.properties:
             warnings.append(_GROUP)

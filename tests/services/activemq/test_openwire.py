@@ -1,5 +1,6 @@
 """Replays to Classic by OpenWire: what the broker's own clients see, and what is said when it cannot be."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from support.brokers.activemq.fixtures import (
     certificate,
     on_artemis,
     on_classic,
+    on_newest,
     on_newest_classic,
 )
 from support.brokers.activemq.sending import outgoing, place_on, published, run_of, sent_back
@@ -53,6 +55,17 @@ def test_a_reply_goes_where_a_client_of_stomp_asked_for_it(stomp: Place, named: 
     told = "its reply-to goes as queue://replies, which is what a consumer by STOMP sees"
     assert (told in here.connector.preview(letter).warnings) is (named == "replies")
     assert [r.headers["reply-to"] for r in stomp.drain(here.back.name)] == ["queue://replies"]
+
+
+@on_newest
+def test_the_time_of_sending_stays_but_by_stomp_to_artemis_where_the_plan_says_so(sender: Place) -> None:
+    sender.send(b"x")
+    [before] = sender.drain()
+    time.sleep(0.01)
+    [letter] = sent_back(sender, [before], sender.back)
+    [after] = sender.drain(sender.back.name)
+    told = any("takes no time by STOMP" in each for each in sender.connector.preview(letter).warnings)
+    assert (after.published_at != before.published_at) is told
 
 
 @on_newest_classic
