@@ -30,7 +30,7 @@ from dlq.connectors.activemq.records.frames import Maker, Place, record_maker
 from dlq.connectors.activemq.records.shadows import with_shadows
 from dlq.connectors.activemq.stomp.codec import MAX_FRAME, Frame, headers_of
 from dlq.connectors.activemq.stomp.link import Link
-from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading, nudge
+from dlq.connectors.activemq.stomp.read import Scan, Started, StompReading, is_end_of_browse, nudge
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.chain import QueueScan, scan_twice
 from dlq.connectors.net.links import close_on_failure
@@ -256,7 +256,7 @@ def _mean_size(link: Link, destination: Mapping[str, str]) -> int:
     while len(sizes) < _FEW:
         frames = [frame for frame in link.receive(_PAUSE) if frame.command == b"MESSAGE"]
         sizes += [len(frame.head) + len(frame.body) for frame in frames]
-        if not frames or headers_of(frames[-1].head).get("browser") == "end":
+        if not frames or is_end_of_browse(frames[-1].head):
             break
     link.request("UNSUBSCRIBE", {"id": link.token})
     link.discard()

@@ -104,6 +104,12 @@ def ack_id(head: bytes) -> bytes:
     return head[begin:] if end < 0 else head[begin:end]
 
 
+def is_end_of_browse(head: bytes) -> bool:
+    """Return whether Classic says so; a letter has a priority, and may have a property `browser`, too."""
+    lines = head.split(b"\n")
+    return b"browser:end" in lines and not any(line.startswith(b"priority:") for line in lines)
+
+
 _NAMED = re.compile(rb"^message-id:[^\n]*\\c-?\d+\\c-?\d+\\c\d+$", re.MULTILINE)
 _SELECTOR_BYTES = 9000
 """Classic closes the connection at a header line of more than 10 KiB."""
@@ -304,7 +310,7 @@ class StompReading(QueueReading[Frame, Frame]):
 
     def sort(self, frame: Frame, taken: list[Frame], skipped: list[Skipped]) -> None:
         """Leave what STOMP cannot carry in its queue."""
-        if self._browse and b"browser:end" in frame.head.split(b"\n"):
+        if self._browse and is_end_of_browse(frame.head):
             self._ended = True
             return
         reason = self._lossy(frame)

@@ -86,6 +86,14 @@ def test_a_pattern_reads_every_queue_it_means(stomp: Place) -> None:
 
 
 @on_classic
+def test_a_property_that_looks_like_the_end_of_a_browse_ends_none(stomp: Place) -> None:
+    for body in (b"1", b"2", b"3"):
+        stomp.send(body, browser="end")
+    records, left, reading = stomp.pull("copy")
+    assert ([r.body for r in records], left, reading.complete) == ([b"1", b"2", b"3"], [], True)
+
+
+@on_classic
 def test_a_browse_that_the_broker_caps_is_not_complete_and_force_takes_all(stomp: Place) -> None:
     capped = f"ttl.{stomp.queue}"  # a queue with a policy: a browse shows 400
     stomp.send(*[b"x"] * 500, queue=capped)
