@@ -71,6 +71,8 @@ _BROKER_OWNED = re.compile(
     r"|JMSXDeliveryCount|redeliveryDelay|scheduledJobId|AMQ_SCHEDULED_.*|transformation|amq-msg-type|destination-type"
     rf"|_AMQ_.*|__HDR_.*|__AMQ_CID|JMSXGroupSeq|{REPLAY_PREFIX}.*"
 )
+_GROUP_ID = "_AMQ_GROUP_ID"
+"""How Artemis shows a group, which goes back by the name that both take: JMSXGroupID."""
 _NO_EXPIRY = "0"
 """What STOMP shows of each letter that never expires: nothing is taken away with it."""
 _OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
@@ -143,10 +145,12 @@ def _failed_queue(record: Record) -> Target | None:
 
 @lru_cache(4096)
 def _split(names: tuple[str, ...], artemis: bool, expires: bool) -> tuple[Sequence[str], tuple[str, ...]]:
-    """Return those that are never sent again, and the others; letters of one kind all have the same names."""
+    """Return those that are never sent again, and the others that are, as they are; letters of one kind all
+    have the same names."""
     gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
     owned = dict.fromkeys(name for name in names if any(pattern.fullmatch(name) for pattern in gone))
-    told = [name for name in owned if expires or name != "expires"]
+    kept = (_GROUP_ID, *(() if expires else ("expires",)))
+    told = [name for name in owned if name not in kept]
     return told, tuple(name for name in names if name not in owned)
 
 
@@ -421,7 +425,7 @@ def _content(
     from_artemis = record.broker_kind == "artemis"
     artemis = from_artemis if to_artemis is None else to_artemis
     headers = {**own, **provenance, **destination(target, artemis), "persistent": "true"}
-    group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")
+    group = record.headers.get(_GROUP_ID) or record.properties.get("JMSXGroupID")
     if group:
         headers["JMSXGroupID"] = group
     if artemis:

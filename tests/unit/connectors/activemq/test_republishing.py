@@ -58,6 +58,11 @@ def test_an_expiry_that_a_letter_does_not_have_is_not_taken_away(kind: str) -> N
         assert "expires" not in sent(record)[0]
 
 
+def test_a_group_of_artemis_goes_back_by_its_other_name_and_is_not_taken_away() -> None:
+    record = letter(kind="artemis", headers={"_AMQ_GROUP_ID": "g", "_AMQ_ORIG_QUEUE": "orders"})
+    assert (sent(record)[0]["JMSXGroupID"], previewed(record).stripped) == ("g", ["_AMQ_ORIG_QUEUE"])
+
+
 def test_what_artemis_shows_of_an_amqp_message_stays_behind_and_classic_gets_it_back() -> None:
     own = {"JMS_AMQP_NATIVE": "true", "JMS_AMQP_HEADER": "true", "NATIVE_MESSAGE_ID": "ID:1", "tenant": "42"}
     of_artemis = sent(letter(kind="artemis", headers=own), keep_headers=True)[0]
