@@ -257,7 +257,8 @@ def _shown_time(milliseconds: int) -> str | int:
     return milliseconds if datable(milliseconds * 1000) is None else iso(milliseconds * 1000)
 
 
-def _shown_real(number: float) -> float | str:
+def shown_real(number: float) -> float | str:
+    """Return a number as JSON has it, which knows neither NaN nor infinity: these are texts."""
     return number if isfinite(number) else str(number)
 
 
@@ -267,8 +268,8 @@ _SHOWN: Mapping[str, Callable[[Any], Any]] = {
     "char": _shown_char,
     "uuid": lambda octets: str(UUID(bytes=octets)),
     "timestamp": _shown_time,
-    "float": _shown_real,
-    "double": _shown_real,
+    "float": shown_real,
+    "double": shown_real,
     "decimal32": lambda octets: f"0x{octets.hex()}",
     "decimal64": lambda octets: f"0x{octets.hex()}",
     "decimal128": lambda octets: f"0x{octets.hex()}",

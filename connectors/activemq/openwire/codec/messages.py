@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.stomp.codec import text_of
+from dlq.connectors.amqp10.codec.values import shown_real
 from dlq.core.runtime.budget import most_unpacked
 
 DISPATCH = 21
@@ -412,8 +413,8 @@ def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | No
 
 
 def _as_json(value: Value) -> Any:
-    if value.kind == "float":
-        return float(java_text(value))
+    if value.kind in ("float", "double"):
+        return shown_real(float(java_text(value)))
     if value.kind == "map":
         return {name: _as_json(each) for name, each in value.value.items()}
     if value.kind == "list":

@@ -252,3 +252,11 @@ def test_a_range_is_a_page_that_holds_no_letter_that_stays_and_no_id_twice(
     found = ranges([None if name == "-" else name.encode() for name in names])
     assert [b"".join(row).decode() for row in found] == expected
     assert [len(row) for row in ranges([b"%d" % n for n in range(450)])] == [200, 200, 50]
+
+
+def test_what_is_shown_of_a_map_is_json_also_where_its_numbers_are_none_of_json() -> None:
+    entries = {"d": "NaN", "f": "-Infinity", "half": "0.1", "one": "1.0E300"}
+    types = {"d": "double", "f": "float", "half": "float", "one": "double"}
+    shown, _ = readable(commands.properties(entries, types), {"class": "map"}) or (None, "")
+    assert shown == {"d": "nan", "f": "-inf", "half": 0.1, "one": 1e300}
+    assert json.dumps(shown, allow_nan=False)
