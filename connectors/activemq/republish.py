@@ -229,9 +229,9 @@ def _problem(record: Record, headers: Mapping[str, str], number: int, body: byte
 def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
     """Return what OpenWire has no room for: a name or a field that is too long, or what an edit has made of a
     number, or of a property that its type cannot hold."""
-    odd = next((name for name in _NUMBERS if not _is_number(headers.get(name, "0"))), None)
-    if odd is not None:
-        return f"its {odd} is {headers[odd][:60]!r}, which is no number"
+    for name in _NUMBERS:
+        if not _is_number(headers.get(name, "0")):
+            return f"its {name} is {headers[name][:60]!r}, which is no number"
     values = {**headers, **user_properties(record)}
     texts = [*values, *filter(None, map(headers.get, _FIELDS_OF_TEXT))]
     try:
@@ -239,10 +239,11 @@ def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
             commands.utf(text)
     except ValueError as error:
         return str(error)
-    raw = raw_values(record, values)
+    types = types_of(record)
+    raw = raw_values(record, values) if types else {}
     wrong = (
         f"its property {name!r} is of the type {kind}, which cannot hold {values[name][:60]!r}"
-        for name, kind in types_of(record).items()
+        for name, kind in types.items()
         if name in values and name not in raw and not commands.holds(kind, values[name])
     )
     return next(wrong, None)

@@ -80,10 +80,10 @@ def _lines(names: tuple[str, ...], to_classic: bool) -> str:
 
 def unsayable_name(names: Collection[str]) -> str | None:
     """Return why one of these names cannot be said to Classic, which unescapes none."""
-    odd = next((name for name in names if _ODD.search(name)), None)
-    return (
-        odd and f"the name of its property {odd[:60]!r} has a colon or a line break, which STOMP cannot say"
-    )
+    if not _ODD.search(" ".join(names)):
+        return None
+    odd = next(name for name in names if _ODD.search(name))
+    return f"the name of its property {odd[:60]!r} has a colon or a line break, which STOMP cannot say"
 
 
 _ODD = re.compile(r"[:\r\n]")
