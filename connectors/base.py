@@ -241,6 +241,19 @@ def least(some: Sequence[Limits]) -> Limits:
     )
 
 
+class Reached(NamedTuple):
+    """How far a group is in one partition or queue of a log."""
+
+    at: int
+    """The offset that it has committed."""
+    end: int
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the group has not read."""
+        return self.end - self.at
+
+
 class Consumption(NamedTuple):
     """How far the consumers of one queue or group are with its letters."""
 
@@ -255,6 +268,16 @@ class Consumption(NamedTuple):
     """Seconds that the broker's numbers may be old."""
     unacknowledged: int | None = None
     """Letters that no consumer has acknowledged, by such old numbers; None: `waiting` counts them now."""
+    logs: Mapping[str, Reached] | None = None
+    """Each partition or queue of a log that is shown, by its name; None: it is no log."""
+
+
+def consumption_of(
+    receiver: str, logs: Mapping[str, Reached], consumers: int | None, age: float
+) -> Consumption:
+    """Return how far a group is with the logs of one topic."""
+    waiting, read = sum(one.waiting for one in logs.values()), sum(one.at for one in logs.values())
+    return Consumption(receiver, waiting, consumers, read, age, logs=logs)
 
 
 class Gauge(NamedTuple):

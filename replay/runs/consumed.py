@@ -1,7 +1,8 @@
 """What shows that letters which were sent are consumed: a step of a ramp proves nothing without it.
 
 A queue's letters are taken in order. So those of a step are done when as many were acknowledged as lay before
-them and themselves, or when no more wait than before and as many were acknowledged as were sent.
+them and themselves, or when no more wait than before and as many were acknowledged as were sent. Each
+partition of a log counts by itself: what is read of another one says nothing of a letter.
 """
 
 from collections import defaultdict
@@ -9,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from dlq.connectors.base import Consumption, Target
+from dlq.connectors.base import Consumption, Reached, Target, consumption_of
 from dlq.replay.plans.destinations import Destination
 from dlq.replay.runs.brokers import Brokers
 
@@ -44,6 +45,21 @@ def is_told(receivers: Sequence[Consumption]) -> bool:
     return bool(receivers) and all(one.acknowledged is not None for one in receivers)
 
 
+def up_to(behind: Standing, now: Standing) -> Standing:
+    """Return `now` with logs that end where they did `behind` the letters: what comes later says nothing of
+    them. A log that is not told of any more is as it was."""
+    then = {(at, one.receiver): one.logs or {} for at, some in behind.items() for one in some}
+    return {at: [_cut(one, then.get((at, one.receiver), {})) for one in some] for at, some in now.items()}
+
+
+def _cut(now: Consumption, behind: Mapping[str, Reached]) -> Consumption:
+    if now.logs is None:
+        return now
+    cut = {name: now.logs.get(name, last)._replace(end=last.end) for name, last in behind.items()}
+    logs = {name: Reached(min(one.at, one.end), one.end) for name, one in {**now.logs, **cut}.items()}
+    return consumption_of(now.receiver, logs, now.consumers, now.age)
+
+
 def how_far_consumed(
     before: Standing, now: Standing, sent: Mapping[Destination, int], gone: Mapping[Destination, int],
     since: float | None = None,
@@ -62,11 +78,29 @@ def _of_place(
     sent: int,
     gone: int,
 ) -> Consumed:
-    """Return the receivers that have consumers decide, or all where none has."""
-    was = {one.receiver: one for one in before}
+    """Return what the receivers that have consumers show, or all where none has. Nothing is known of one that
+    is not shown any more."""
+    was, shown = {one.receiver: one for one in before}, {one.receiver for one in now}
     watched = [one for one in now if one.consumers != 0] or now
-    found = [judge(was.get(one.receiver), one, sent, gone) for one in watched]
+    found = [
+        (_of_logs if one.logs is not None else judge)(was.get(one.receiver), one, sent, gone)
+        for one in watched
+    ]
+    if any(one.consumers != 0 and one.receiver not in shown for one in before):
+        found.append("unknown")
     return max(found, key=_WORST_LAST.index, default="unknown")
+
+
+def _of_logs(before: Consumption | None, now: Consumption, sent: int, gone: int) -> Consumed:
+    """Return "consumed" if each log is read that may have one of the letters; if none was sent now, each of
+    which something waited. One that is not shown any more is not read."""
+    was, logs = (before and before.logs) or {}, now.logs or {}
+    if sum(one.end for one in logs.values()) - sum(one.end for one in was.values()) < sent - gone:
+        return "waiting"  # RocketMQ builds its queues some milliseconds after it has answered
+    for name, one in logs.items():
+        if one.waiting and not (sent and name in was and one.end <= was[name].end):
+            return "waiting"
+    return "consumed" if was.keys() <= logs.keys() else "waiting"
 
 
 def _of_each(since: float, before: Consumption | None, now: Consumption, sent: int, gone: int) -> Consumed:
@@ -100,11 +134,12 @@ def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: 
 
 
 def _count_acknowledged(before: Consumption | None, now: Consumption) -> int | None:
-    """Return how many were acknowledged since `before`; a counter that has begun anew counts from nothing."""
-    if now.acknowledged is None or (before is not None and before.acknowledged is None):
+    """Return how many were acknowledged since `before`; None after a counter has fallen, as that of a cluster
+    does by what a node that is gone has counted."""
+    start = before.acknowledged if before else 0
+    if now.acknowledged is None or start is None or now.acknowledged < start:
         return None
-    start = (before.acknowledged or 0) if before else 0
-    return now.acknowledged - start if now.acknowledged >= start else now.acknowledged
+    return now.acknowledged - start
 
 
 def progress(now: Standing) -> tuple[int, int]:

@@ -13,10 +13,21 @@ from dlq.core.runtime import patience
 from dlq.replay.plans.destinations import Destination
 from dlq.replay.plans.letters import Letter
 from dlq.replay.runs.apply import Run, Send
-from dlq.replay.runs.consumed import MISSING, Consumed, Standing, age, how_far_consumed, in_words, progress
+from dlq.replay.runs.consumed import (
+    MISSING,
+    Consumed,
+    Standing,
+    age,
+    how_far_consumed,
+    in_words,
+    progress,
+    up_to,
+)
 
 GROWTH = 10
 _LOOK_SECONDS = 2.0
+_SOON = 1.0
+"""Seconds after which every broker tells of the letters of a step."""
 _LOOK_SHARE = 3
 """A look pulls whole queues: at most a third of the time goes there."""
 
@@ -117,7 +128,8 @@ class Watched:
         self._watch, self.step, self._before, self._known_before = watch, step, before, known
         self._name, self._exact = name, exact
         self._begun = self._asked = time.monotonic()
-        self.now, self.known = before, known
+        self.now = self._behind = before
+        self.known = known
         self.evidence: Consumed = "unknown"
         self._patience = watch.wait
         self._last_sign = self._last_look = time.monotonic()
@@ -161,7 +173,10 @@ class Watched:
 
     def _ask(self) -> None:
         self._asked = time.monotonic()
-        self.now = self._watch.ask(self.step.places)
+        told = self._watch.ask(self.step.places)
+        if self._asked - self._begun < _SOON:
+            self._behind = told
+        self.now = up_to(self._behind, told)
         self._patience = self._watch.wait + age(self.now)
         taken, acknowledged = progress(self.now)
         if taken > self._best[0] or acknowledged > self._best[1]:

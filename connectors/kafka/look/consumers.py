@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dlq.connectors.base import Consumption
+from dlq.connectors.base import Consumption, Reached, consumption_of
 from dlq.connectors.kafka.look.cluster import Cluster, Topic
 
 _INTERVAL = 5.0
@@ -36,9 +36,8 @@ def consumption(cluster: Cluster, topic: Topic) -> list[Consumption]:
 
 def _of_group(group: str, offsets: dict[int, int], ends: dict[int, int], members: int) -> Consumption:
     """Return how far a group has come; a partition of which it committed nothing is all unread."""
-    reached = {partition: min(offsets.get(partition, 0), end) for partition, end in ends.items()}
-    waiting = sum(end - reached[partition] for partition, end in ends.items())
-    return Consumption(f"group {group}", waiting, members, sum(reached.values()), _INTERVAL)
+    logs = {str(number): Reached(min(offsets.get(number, 0), end), end) for number, end in ends.items()}
+    return consumption_of(f"group {group}", logs, members, _INTERVAL)
 
 
 def depths_of(topics: Sequence[Topic], cluster: Cluster) -> dict[str, int]:

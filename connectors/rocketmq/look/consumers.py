@@ -6,7 +6,7 @@ Consumers commit every few seconds, and brokers keep the offsets of groups that 
 from collections.abc import Iterator
 from typing import Any
 
-from dlq.connectors.base import Consumption, Target
+from dlq.connectors.base import Consumption, Reached, Target, consumption_of
 from dlq.connectors.rocketmq.link.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.link.remoting import RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.read.queue import MessageQueue
@@ -30,19 +30,19 @@ def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
 
 
 def _of_group(cluster: Cluster, topic: str, group: str) -> Consumption:
-    reached = list(_progress(cluster, topic, group))
-    read, waiting = sum(at for at, _ in reached), sum(end - at for at, end in reached)
-    return Consumption(f"group {group}", waiting, _consumers(cluster, group), read, _INTERVAL)
+    logs = dict(_progress(cluster, topic, group))
+    return consumption_of(f"group {group}", logs, _consumers(cluster, group), _INTERVAL)
 
 
-def _progress(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, int]]:
-    """Yield (committed offset, end) of each queue; what was never committed is all unread."""
+def _progress(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[str, Reached]]:
+    """Yield how far the group is in each queue; what was never committed is all unread."""
     masters = cluster.masters()
     for node, queues in cluster.route(topic).items():
         for queue in queues.to_read if node in masters else ():
             place = {"topic": topic, "queueId": queue}
             end = _offset(cluster, node, RequestCode.MAX_OFFSET, place)
-            yield min(committed_offset(cluster, MessageQueue(topic, node, queue), group), end), end
+            at = committed_offset(cluster, MessageQueue(topic, node, queue), group)
+            yield f"{node}:{queue}", Reached(min(at, end), end)
 
 
 def committed_offset(cluster: Cluster, place: MessageQueue, group: str) -> int:

@@ -14,6 +14,7 @@ from support.wire_builders import configure, dlq
 
 from dlq.connectors.base import Search, Target
 from dlq.core.clock import now
+from dlq.replay.runs.consumed import Standing, how_far_consumed, up_to
 
 pytestmark = pytest.mark.kafka
 
@@ -126,6 +127,33 @@ def test_every_group_that_reads_the_target_is_named(kafka: KafkaPlace) -> None:
     assert named == [f"group audit-{kafka.number}", f"group billing-{kafka.number}"]
     [audit, _] = kafka.connector.consumption([target])[target]
     assert (audit.receiver, audit.waiting, audit.consumers) == (f"group audit-{kafka.number}", 1, 0)
+
+
+def test_what_is_read_of_one_partition_says_nothing_of_a_letter_in_another(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic, partitions=2)
+    target, group = Target("topic", kafka.topic), f"billing-{kafka.number}"
+    kafka.driver.send_all(kafka.topic, [(b"live", None, ())] * 100, partition=1)
+    kafka.driver.commit(group, kafka.topic, 100, partition=1)
+
+    def told() -> Standing:
+        return {("shop", target): kafka.connector.consumption([target])[target]}
+
+    def evidence(since: float | None = None) -> str:
+        sent, gone = {("shop", target): 1}, {("shop", target): 0}
+        return how_far_consumed(before, up_to(behind, told()), sent, gone, since)
+
+    before = told()
+    kafka.driver.send(kafka.topic, b"letter", partition=0)
+    kafka.driver.send_all(kafka.topic, [(b"live", None, ())] * 20, partition=1)
+    behind = told()
+    kafka.driver.commit(group, kafka.topic, 118, partition=1)
+    assert {evidence(), evidence(since=10.0)} == {"waiting"}
+    kafka.driver.commit(group, kafka.topic, 50, partition=1)  # it was set back
+    assert {evidence(), evidence(since=10.0)} == {"waiting"}
+    kafka.driver.commit(group, kafka.topic, 120, partition=1)
+    kafka.driver.commit(group, kafka.topic, 1, partition=0)
+    kafka.driver.send_all(kafka.topic, [(b"live", None, ())] * 2, partition=1)
+    assert {evidence(), evidence(since=10.0)} == {"consumed"}
 
 
 def configured(folder: Path, kafka: KafkaPlace, topic: str, timeout: str = "30s") -> None:

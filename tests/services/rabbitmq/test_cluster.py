@@ -40,6 +40,7 @@ from dlq.connectors.base import Outgoing, Search
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import BrokerError, NodeDown, NotFound
 from dlq.replay.runs.apply import Run
+from dlq.replay.runs.consumed import Standing, how_far_consumed
 
 pytestmark = pytest.mark.rabbitmq
 NUMBER = 2500
@@ -276,6 +277,32 @@ def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     for node in (leader, third):
         node.start()
     eventually(lambda: proven_depth(connector.gauge(queue)) == NUMBER)
+
+
+def test_a_counter_that_falls_with_a_node_is_not_taken_for_one_that_began_anew(
+    rabbit_cluster: Cluster,
+) -> None:
+    """What consumers at the other nodes had acknowledged before is no acknowledgement of a letter."""
+    near, far, _ = (Rabbit(node.url_of("/"), "/", node, None) for node in rabbit_cluster.nodes)
+    for one in (near, far):
+        one.channel = one.connect()
+    queue = near.queue("classic")
+    near.publish(queue, [b"old"] * 8)
+    near.wait_for(queue, 8)
+    for rabbit, number in ((near, 3), (far, 5)):
+        for _ in range(number):
+            rabbit.channel.basic_ack(rabbit.channel.basic_get(queue)[0].delivery_tag)
+    connector, at = near.connector(), ("shop", to_queue(queue))
+
+    def told(acknowledged: int) -> Standing:
+        read = lambda: connector.consumption([at[1]]).get(at[1], ())  # noqa: E731
+        return {at: eventually(lambda: (now := read()) and now[0].acknowledged == acknowledged and now)}
+
+    before = told(8)
+    near.publish(queue, [b"letter"])
+    eventually(lambda: near.channel.basic_get(queue)[0])
+    rabbit_cluster.nodes[1].kill()
+    assert how_far_consumed(before, told(3), {at: 1}, {at: 0}) == "taken"
 
 
 def test_a_queue_whose_node_has_failed_is_not_taken_for_a_full_one(rabbit_cluster: Cluster) -> None:

@@ -24,6 +24,7 @@ from dlq.connectors.base import ReadRequest, Target
 from dlq.connectors.rocketmq.link.message import StoredMessage, parse_properties
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.settings import Source
+from dlq.replay.runs.consumed import Standing, how_far_consumed, up_to
 
 pytestmark = pytest.mark.rocketmq
 NUMBER = 2500
@@ -130,6 +131,43 @@ def test_letters_go_to_a_static_topic_whose_queues_were_moved(rocket_pair: Rocke
     [readers] = connector.consumption([target])[target]
     assert readers.waiting >= 39
     driver.close()
+    connector.close()
+
+
+def test_a_letter_on_a_master_that_is_gone_is_not_taken_for_consumed(rocket_pair: RocketMQ) -> None:
+    topic, group = f"work-{next(_numbers)}", f"readers-{next(_numbers)}"
+    on_each(rocket_pair, lambda it: [it.create_topic(topic), it.create_group(group, retries=1)])
+    connector, target = connector_of(rocket_pair), Target("topic", topic)
+
+    def read_all_of(node: str) -> None:
+        driver = Driver(rocket_pair.addresses[node])
+        eventually(lambda: driver.end(topic))
+        driver.commit_offset(group, topic, driver.end(topic))
+        driver.close()
+
+    def told() -> Standing:
+        connector.cluster.masters(refresh=True)
+        return {("pay", target): connector.consumption([target])[target]}
+
+    def evidence() -> str:
+        now = up_to(behind, told())
+        return how_far_consumed(before, now, {("pay", target): 2}, {("pay", target): 0})
+
+    on_each(rocket_pair, lambda it: it.send(topic, b"live"))
+    for node in rocket_pair.addresses:
+        read_all_of(node)
+    before = eventually(lambda: now if len((now := told())["pay", target][0].logs or ()) == 2 else None)
+    on_each(rocket_pair, lambda it: it.send(topic, b"letter"))
+    behind = eventually(lambda: now if (now := told())["pay", target][0].waiting == 2 else None)
+    read_all_of("broker-a")
+    assert evidence() == "waiting"
+    rocket_pair.kill("broker-b")
+    eventually(lambda: "broker-b" not in connector.cluster.masters(refresh=True))
+    assert evidence() == "waiting"
+    rocket_pair.start_node("broker-b")
+    eventually(lambda: "broker-b" in connector.cluster.masters(refresh=True))
+    read_all_of("broker-b")
+    assert eventually(lambda: evidence() == "consumed")
     connector.close()
 
 

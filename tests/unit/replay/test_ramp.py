@@ -16,7 +16,7 @@ from support.waiting import SOON
 from dlq.archive import manifests, segments, views
 from dlq.capture.pull import PullResult
 from dlq.cli.context import Context
-from dlq.connectors.base import Consumption
+from dlq.connectors.base import Consumption, Reached, consumption_of
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, HarmRefused
 from dlq.core.headers.provenance import REPLAY_ID, REPLAY_LAP
@@ -161,6 +161,31 @@ def test_stop_ends_the_wait(replay: Replaying) -> None:
     assert done.run.stopped
     assert done.run.sent < 200
     assert replay.states(plan)["confirmed"] == done.run.sent
+
+
+class Busy(Consumer):
+    """Reads a log to which others send all the time: it never reaches the end. With `takes` the letters lie
+    in another partition."""
+
+    def standing(self, places: Collection[Destination]) -> Standing:
+        arrived = len(self.replay.queue.arrived())
+        self.seen += 1
+        busy, other = Reached(arrived + self.seen - 1, arrived + self.seen), Reached(0, 0)
+        if self.takes == 0:
+            busy, other = Reached(self.seen - 1, self.seen), Reached(0, arrived)
+        return {place: [consumption_of("billing", {"0": busy, "1": other}, 1, 0.0)] for place in places}
+
+    def look(self, _plan: str) -> Counter[str]:
+        return Counter()
+
+
+@pytest.mark.parametrize(("takes", "sent"), [(1_000_000, [1, 2]), (0, [1])])
+def test_a_log_counts_up_to_where_it_ended_behind_the_letters(
+    replay: Replaying, takes: int, sent: list[int]
+) -> None:
+    done = climb(replay, replay.planned(3), wait=2.0, kind=Busy, takes=takes)
+    assert [step.sent for step in done.steps] == sent
+    assert done.stopped_by == (None if takes else "no_evidence")
 
 
 class OneOfTwo(Consumer):
