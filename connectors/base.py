@@ -247,11 +247,12 @@ class Reached(NamedTuple):
     at: int
     """The offset that it has committed."""
     end: int
+    start: int = 0
 
     @property
     def waiting(self) -> int:
-        """Messages that the group has not read."""
-        return self.end - self.at
+        """Messages that the group has not read, and that are there."""
+        return self.end - max(self.at, self.start)
 
 
 class Consumption(NamedTuple):

@@ -46,8 +46,8 @@ def is_told(receivers: Sequence[Consumption]) -> bool:
 
 
 def up_to(behind: Standing, now: Standing) -> Standing:
-    """Return `now` with logs that end where they did `behind` the letters: what comes later says nothing of
-    them. A log that is not told of any more is as it was."""
+    """Return `now` with logs as they were `behind` the letters, and as much of that read as is now: what
+    comes later, and what goes, says nothing of them. A log that is not told of any more is as it was."""
     then = {(at, one.receiver): one.logs or {} for at, some in behind.items() for one in some}
     return {at: [_cut(one, then.get((at, one.receiver), {})) for one in some] for at, some in now.items()}
 
@@ -55,9 +55,9 @@ def up_to(behind: Standing, now: Standing) -> Standing:
 def _cut(now: Consumption, behind: Mapping[str, Reached]) -> Consumption:
     if now.logs is None:
         return now
-    cut = {name: now.logs.get(name, last)._replace(end=last.end) for name, last in behind.items()}
-    logs = {name: Reached(min(one.at, one.end), one.end) for name, one in {**now.logs, **cut}.items()}
-    return consumption_of(now.receiver, logs, now.consumers, now.age)
+    reached = {name: min(now.logs.get(name, last).at, last.end) for name, last in behind.items()}
+    cut = {name: last._replace(at=reached[name]) for name, last in behind.items()}
+    return consumption_of(now.receiver, {**now.logs, **cut}, now.consumers, now.age)
 
 
 def how_far_consumed(

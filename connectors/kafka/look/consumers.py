@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dlq.connectors.base import Consumption, Reached, consumption_of
-from dlq.connectors.kafka.look.cluster import Cluster, Topic
+from dlq.connectors.kafka.look.cluster import Cluster, Log, Topic
 
 _INTERVAL = 5.0
 """Seconds between two commits of a consumer where nothing else is set (auto.commit.interval.ms)."""
@@ -27,17 +27,20 @@ def consumption(cluster: Cluster, topic: Topic) -> list[Consumption]:
     """Return each group that has committed an offset of the topic."""
     committed = cluster.committed_offsets(cluster.groups(), topic)
     members = cluster.members(sorted(committed))
-    ends = {log.place.partition: log.end for log in cluster.logs([topic])}
+    logs = cluster.logs([topic])
     return [
-        _of_group(group, offsets, ends, members.get(group, {}).get(topic.name, 0))
+        _of_group(group, offsets, logs, members.get(group, {}).get(topic.name, 0))
         for group, offsets in committed.items()
     ]
 
 
-def _of_group(group: str, offsets: dict[int, int], ends: dict[int, int], members: int) -> Consumption:
+def _of_group(group: str, offsets: dict[int, int], logs: Sequence[Log], members: int) -> Consumption:
     """Return how far a group has come; a partition of which it committed nothing is all unread."""
-    logs = {str(number): Reached(min(offsets.get(number, 0), end), end) for number, end in ends.items()}
-    return consumption_of(f"group {group}", logs, members, _INTERVAL)
+    reached = {
+        str(log.place): Reached(min(offsets.get(log.place.partition, 0), log.end), log.end, log.start)
+        for log in logs
+    }
+    return consumption_of(f"group {group}", reached, members, _INTERVAL)
 
 
 def depths_of(topics: Sequence[Topic], cluster: Cluster) -> dict[str, int]:

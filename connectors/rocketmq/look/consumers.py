@@ -41,8 +41,9 @@ def _progress(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[str, R
         for queue in queues.to_read if node in masters else ():
             place = {"topic": topic, "queueId": queue}
             end = _offset(cluster, node, RequestCode.MAX_OFFSET, place)
-            at = committed_offset(cluster, MessageQueue(topic, node, queue), group)
-            yield f"{node}:{queue}", Reached(min(at, end), end)
+            at = min(committed_offset(cluster, MessageQueue(topic, node, queue), group), end)
+            start = _offset(cluster, node, RequestCode.MIN_OFFSET, place) if at < end else 0
+            yield f"{node}:{queue}", Reached(at, end, start)
 
 
 def committed_offset(cluster: Cluster, place: MessageQueue, group: str) -> int:

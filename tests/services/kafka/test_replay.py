@@ -156,6 +156,21 @@ def test_what_is_read_of_one_partition_says_nothing_of_a_letter_in_another(kafka
     assert {evidence(), evidence(since=10.0)} == {"consumed"}
 
 
+def test_what_is_gone_before_it_was_read_does_not_wait(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic, partitions=2)
+    target, group = Target("topic", kafka.topic), f"billing-{kafka.number}"
+    kafka.driver.send_all(kafka.topic, [(b"old", None, ())] * 12, partition=1)
+    kafka.driver.delete_records(kafka.topic, 10, partition=1)
+    kafka.driver.send(kafka.topic, b"x", partition=0)
+    kafka.driver.commit(group, kafka.topic, 1, partition=0)
+    read = lambda: kafka.connector.consumption([target])[target][0]  # noqa: E731
+    assert (read().waiting, read().acknowledged) == (2, 1)
+    kafka.driver.commit(group, kafka.topic, 4, partition=1)
+    assert read().waiting == 2
+    kafka.driver.commit(group, kafka.topic, 11, partition=1)
+    assert read().waiting == 1
+
+
 def configured(folder: Path, kafka: KafkaPlace, topic: str, timeout: str = "30s") -> None:
     broker = f'kind = "kafka"\nurl = "{kafka.node.url}"\ntimeout = "{timeout}"'
     configure(folder, broker, f'topic = "{topic}"\nmode = "drain"')

@@ -58,8 +58,8 @@ def test_ten_letters_are(
     assert found == expected
 
 
-def read(**logs: tuple[int, int]) -> list[Consumption]:
-    """A group: where it is in each partition, and where that ends."""
+def read(**logs: tuple[int, ...]) -> list[Consumption]:
+    """A group: where it is in each partition, where that ends, and where it begins."""
     return [consumption_of("group billing", {name: Reached(*at) for name, at in logs.items()}, 1, LATE)]
 
 
@@ -73,6 +73,7 @@ ONE: dict[str, tuple[list[Consumption], list[Consumption], int, Consumed]] = {
     "unread, and its group was set back": (SENT_TO_A, read(a=(2, 4), b=(50, 95)), 1, "waiting"),
     "where nobody tells any more": (SENT_TO_A, read(b=(95, 95)), 1, "waiting"),
     "where nobody has told since it was sent": (read(b=(90, 95)), read(b=(95, 95)), 1, "waiting"),
+    "gone before it was read": (SENT_TO_A, read(a=(3, 4, 4), b=(95, 95)), 1, "waiting"),
     "not told of yet": (ALL_READ, ALL_READ, 1, "waiting"),
     "in a partition that came later": (read(a=(3, 3), b=(90, 90), c=(0, 1)), ALL_READ, 1, "waiting"),
     "of an earlier run, and read": (ALL_READ, ALL_READ, 0, "consumed"),

@@ -14,6 +14,7 @@ from dlq.connectors.base import Target
 from dlq.connectors.rocketmq.link.cluster import Cluster
 from dlq.connectors.rocketmq.link.message import BATCH, StoredMessage, expand
 from dlq.connectors.rocketmq.link.remoting import ProtocolError, long
+from dlq.connectors.rocketmq.look.consumers import consumption
 from dlq.connectors.rocketmq.look.doctor import broker_facts
 from dlq.connectors.rocketmq.look.routes import route_to
 from dlq.connectors.rocketmq.plugin.description import RocketBroker
@@ -99,6 +100,13 @@ def test_a_name_server_that_has_ended_the_connection_is_asked_over_a_new_one() -
 def test_offsets_below_zero_are_none() -> None:
     found = asked(offsets("-5"), lambda cluster: offsets_of(cluster, PLACE))
     assert (found.lowest, found.highest) == (0, 0)
+
+
+@each_row("committed, waiting", [(0, 2), (4, 2), (11, 1), (12, 0)])
+def test_what_is_gone_before_it_was_read_does_not_wait(committed: int, waiting: int) -> None:
+    told = {code: ({"offset": str(at)}, b"") for code, at in ((14, committed), (30, 12), (31, 10))}
+    [found] = asked(told, lambda cluster: consumption(cluster, Target("group", "g")))
+    assert (found.waiting, found.acknowledged) == (waiting, committed)
 
 
 def test_a_time_of_too_many_digits_is_no_time() -> None:
