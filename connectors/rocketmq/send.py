@@ -32,7 +32,7 @@ from dlq.connectors.rocketmq.republish import (
     why_too_many,
 )
 from dlq.connectors.sending import RefusedTogether, WindowedPublisher
-from dlq.core.errors import ConnectionLost, Unreachable
+from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
 
 _GROUP = "dlq-replay"
@@ -164,7 +164,9 @@ class _Resume:
         """Ask the broker that holds the half message. Raises ConnectionLost, Unreachable."""
         record, number = letter.record, letter.number
         try:
-            node = _node_of(self._cluster, record.headers["storeHost"])
+            node, message_id = _node_of(self._cluster, record), record.headers["msgId"]
+            if node is None:
+                return Sent(number, "unsent", _NO_MASTER.format(record.broker_node or "the broker"))
             if (record.flags or 0) & COMPRESSED and _release(self._cluster.version(node)) < _FIRST_SAFE:
                 return Sent(
                     number, "refused", "brokers before 5.3.2 damage a compressed message when they resume it"
@@ -178,7 +180,7 @@ class _Resume:
         try:
             answer = link.call(
                 RequestCode.RESUME_CHECK,
-                {"msgId": record.headers["msgId"], "topic": record.dead_letter_queue},
+                {"msgId": message_id, "topic": record.dead_letter_queue},
             )
         except ConnectionLost as error:
             return Sent(number, "in_doubt", str(error))
@@ -196,12 +198,16 @@ class _Resume:
         return there is not None and told == [str(there.commit_log_offset), str(there.born_at)]
 
 
-def _node_of(cluster: Cluster, store_host: str) -> str:
-    """Return the broker that registered the address a message was stored at. Raises Unreachable."""
-    for node, address in cluster.masters(refresh=True).items():
-        if address == store_host:
-            return node
-    raise Unreachable(f"no registered broker has the address {store_host} that holds the half message")
+_NO_MASTER = "no master of {} is registered, which holds the half message; start it, then apply again"
+
+
+def _node_of(cluster: Cluster, record: Record) -> str | None:
+    """Return the broker that holds a half message: by its name, as its address may have changed since, or by
+    the address of what was imported. None where it is not registered."""
+    masters, stored_at = cluster.masters(refresh=True), record.headers["storeHost"]
+    if record.broker_node in masters:
+        return record.broker_node
+    return next((node for node, address in masters.items() if address == stored_at), None)
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -237,6 +237,18 @@ def test_a_check_is_resumed_and_the_resumption_is_found(rocket: Rocket) -> None:
     assert shown(rocket.connector, letters, rocket.connector.bounds([target])) == ["not_sent"]
 
 
+def test_a_check_is_resumed_although_the_address_of_its_broker_has_changed(rocket: Rocket) -> None:
+    """One that is not there any more keeps no other letter from going."""
+    record = discarded(rocket)
+    elsewhere = "0A000009" + f"{10911:08X}" + record.headers["msgId"][16:]
+    moved = record._replace(headers={**record.headers, "storeHost": "10.0.0.9:10911", "msgId": elsewhere})
+    imported = record._replace(broker_node=None)
+    gone, *others = replay(rocket, [moved._replace(broker_node="gone"), moved, imported], "resume")
+    assert gone.outcome == "unsent"
+    assert "no master of gone is registered" in (gone.detail or "")
+    assert [sent.outcome for sent in others] == ["confirmed", "confirmed"]
+
+
 def test_another_message_in_the_place_of_a_half_message_is_not_resumed(rocket: Rocket) -> None:
     """A broker that lost its store has others there, and puts back whatever it finds."""
     record = discarded(rocket)
