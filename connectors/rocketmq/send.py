@@ -4,6 +4,7 @@ Messages sent together are stored in any order. Those with a sharding key go one
 A batch that a broker refuses goes again letter by letter: it may have refused it for one of them.
 """
 
+import re
 import select
 import struct
 import time
@@ -190,14 +191,19 @@ class _Resume:
         return Sent(number, outcome, said or "its check is resumed; the producer decides")
 
     def _is_there(self, node: str, record: Record) -> bool:
-        """Return whether a half message lies at its place: a broker resumes whatever it finds there."""
-        place = MessageQueue(record.dead_letter_queue, node, record.queue_id or 0)
-        offset = -1 if record.offset is None else record.offset
+        """Return whether a half message lies at its place: a broker resumes whatever it finds there. A letter
+        of a plan has what `sent_columns` names, and no more. Raises KeyError."""
+        told = [str(record.headers[name]) for name in _PLACE]
+        if not all(map(_WHOLE.fullmatch, told)):
+            return False
+        queue, offset, *unique = map(int, told)
+        place = MessageQueue(record.dead_letter_queue, node, queue)
         there = message_at(self._cluster, own_offsets(self._cluster, place), offset)
-        told = [record.headers.get(name) for name in ("commitLogOffset", "bornTimestamp")]
-        return there is not None and told == [str(there.commit_log_offset), str(there.born_at)]
+        return there is not None and unique == [there.commit_log_offset, there.born_at]
 
 
+_PLACE = ("queueId", "queueOffset", "commitLogOffset", "bornTimestamp")
+_WHOLE = re.compile(r"[0-9]{1,18}")
 _NO_MASTER = "no master of {} is registered, which holds the half message; start it, then apply again"
 
 

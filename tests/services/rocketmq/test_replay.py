@@ -2,12 +2,14 @@
 
 import json
 import zlib
+from pathlib import Path
 
 import pytest
 from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.brokers.rocketmq.sending import found, outgoing, published, shown
 from support.waiting import eventually
+from support.wire_builders import configure, dlq
 
 from dlq.connectors.base import SendRequest, Sent, Target
 from dlq.connectors.rocketmq.link.message import parse_properties
@@ -247,6 +249,17 @@ def test_a_check_is_resumed_although_the_address_of_its_broker_has_changed(rocke
     assert gone.outcome == "unsent"
     assert "no master of gone is registered" in (gone.detail or "")
     assert [sent.outcome for sent in others] == ["confirmed", "confirmed"]
+
+
+def test_a_check_is_resumed_by_the_command(rocket: Rocket, tmp_path: Path) -> None:
+    record = discarded(rocket)
+    ends = rocket.driver.end(HALF)
+    configure(tmp_path, f'kind = "rocketmq"\nurl = "{rocket.cluster.url}"', "transactions = true")
+    dlq(tmp_path, "pull")
+    of_this = ("--where", f"message_id = '{record.message_id}' and dead_letter_queue = '{DISCARDED}'")
+    plan = dlq(tmp_path, "replay", "plan", *of_this, "--to", "resume", "--any-advice")["plan"]
+    assert dlq(tmp_path, "replay", "apply", plan)["states"]["confirmed"] == 1
+    eventually(lambda: rocket.driver.end(HALF) > ends)
 
 
 def test_another_message_in_the_place_of_a_half_message_is_not_resumed(rocket: Rocket) -> None:
