@@ -45,7 +45,9 @@ _BODY_ROOM = 16 * 2**20 - 2**18
 """A larger frame closes the connection without an answer. Properties take up to six times as much in it."""
 _MILLISECONDS = re.compile(r"[1-9][0-9]{,17}")
 _FLAG = re.compile(r"-?[0-9]{1,10}")
-_MAGIC = {0: b"\x78", 1: b"\x04\x22\x4d\x18", 2: b"\x28\xb5\x2f\xfd", 3: b"\x78"}
+_ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+"""Its four levels. Java's default reads "x^", and its content is no text."""
+_MAGIC = {0: _ZLIB, 1: (b"\x04\x22\x4d\x18",), 2: (b"\x28\xb5\x2f\xfd",), 3: _ZLIB}
 _SYSTEM = (HALF, OP_TOPIC, DISCARDED)
 
 
@@ -159,8 +161,17 @@ def _compression(record: Record) -> int:
     flags = (record.flags or 0) & COMPRESSION
     if not flags & COMPRESSED:
         return 0
-    is_as_stored = record.body.startswith(_MAGIC.get(flags >> 8 & 7, b"\0none"))
+    magic = _MAGIC.get(flags >> 8 & 7, ())
+    is_as_stored = record.body.startswith(magic) and not (magic is _ZLIB and _is_text(record.body))
     return flags if is_as_stored else 0
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def unique_key_of(outgoing: Outgoing) -> str:

@@ -1,5 +1,6 @@
 """What a RocketMQ letter looks like on its way back, without a broker."""
 
+import zlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,6 +148,9 @@ FLAGS = [
     (0x8, b"plain", 0), (0x4 | 0x1, b"\x78\x9c..", 0x1), (0x101, b"\x04\x22\x4d\x18..", 0x101),
     (0x201, b"\x28\xb5\x2f\xfd..", 0x201), (0x301 | 0x10, b"\x78\x9c..", 0x301),
     (0x1, b"edited by hand", 0), (None, b"x", 0),
+    (0x1, b"x=1&y=2", 0), (0x1, b"x = 1", 0), (0x301, b"x^2", 0), (0x1, "x^2 \xe9".encode(), 0),
+    (0x1, "x=\xe9".encode("latin-1"), 0),
+    *((0x1, zlib.compress(b'{"a":1}' * 700, level), 0x1) for level in (1, 5, 6, 9)),
 ]  # fmt: skip
 
 
