@@ -338,24 +338,34 @@ _family_of_known = lru_cache(maxsize=1024)(_family_of)  # classes are few
 
 _PANIC = re.compile(r"(?:panic(?: occurred)?|runtime error)\b", re.IGNORECASE)
 """How Go tells of a fault in the code."""
-_AWAY = ("connection", "throttled")
+_AWAY = ("timeout", "connection", "throttled")
 _CLASS_OF_NETWORKS = re.compile(
-    r"""connect | socket | unreachable | brokenpipe | host | gateway | throttl | ratelimit | toomany | quota
+    r"""timeout | timedout | deadlineexceeded | connect | socket | unreachable | brokenpipe | host | gateway
+    | throttl | ratelimit | toomany
     | (?:service|server|broker|node|endpoint|database|resource)\w{0,20}unavailable""",
     _VERBOSE,
 )
 _OF_NETWORKS = re.compile(
     r"""
       connection[ ]?(?:to[ ]\S{1,80}[ ])?(?:was[ ]|is[ ]|has[ ]been[ ])?
-        (?:refused|reset|closed|lost|aborted|broken|failed|error|timed|timeout|unavailable|terminated|shut)
+        (?:refused|reset|closed|lost|aborted|broken|failed|error|timed|unavailable|terminated|shut)
     | (?:cannot|can't|can[ ]not|could[ ]not|unable[ ]to|failed[ ]to|failure[ ]to)[ ](?:re)?connect
-    | connect(?:ion|ing)?[ ](?:error|failure|timeout|timed|to[ ]\S{1,80}:\d) | (?:not|dis)[ ]?connected
+    | connect(?:ion|ing)?[ ](?:error|failure|timed|to[ ]\S{1,80}:\d) | (?:not|dis)[ ]?connected
     | dial[ ](?:tcp|udp) | econn | enotfound | ehostunreach | eai_again | unknown[ ]?host | no[ ]route[ ]to
     | (?:host|network|server|service|broker|node|endpoint)[ ](?:\S{1,80}[ ])?(?:is[ ])?(?:not[ ])?
         (?:reachable|unreachable|available|unavailable|down)
     | (?:temporarily|currently)[ ]unavailable | service[ ]unavailable
-    | socket[ ](?:closed|error|exception|hang|timeout|reset|is) | broken[ ]?pipe | reset[ ]by[ ]peer
-    | bad[ ]gateway | \S{1,80}:\d{2,5}(?u:\b) | https?:// | (?u:\b)(?:502|503|429)(?u:\b)
+    | socket[ ](?:closed|error|exception|hang|reset|is) | broken[ ]?pipe | reset[ ]by[ ]peer
+    | bad[ ]gateway | \S{1,80}:\d{3,5}(?u:\b)
+    | https?://\S{1,300}[ ](?:is[ ])?(?:unreachable|unavailable|refused)
+    | (?:http|status|code)[^\d\n]{0,12}(?:\d\.\d[ ])?(?:50[234]|429)(?u:\b)
+    | \A(?:50[234]|429)[ ](?::|null|server|client)
+    | timed[ ]?out | deadline[ ]?exceeded | no[ ]answer[ ]in[ ]time | \A\W*timeout\W*\Z
+    | timeout[ ](?:of[ ]\d|after|while|(?:a?wait|try|perform|connect|read)ing|expired|exceeded|occurred)
+    | due[ ]to[ ](?:an?[ ])?(?:\S{1,80}[ ])?timeout
+    | (?:connect(?:ion|ing)?|read|write|socket|request|response|gateway|query|statement|transaction|lock
+        |server|service|network|operation|database|db|upstream|api|http|i/o)[ ]time-?out
+        (?!\w|['"=]|:?[ ](?:-?\d|must|may|should|is|has|value|param|propert|setting))
     | rate[^\n]{0,20}limit | too[ ]many[ ]requests | throttl | (?:api|request)[^\n]{0,40}quota
     | quota[^\n]{0,40}(?:api|request|per[ ](?:second|minute|hour|day))
     """,
@@ -368,7 +378,8 @@ def _family_that_holds(name: str | None, hint: str, found: str | None) -> str | 
     """Return the family of an exception, as far as advice may rest on it.
 
     What is away or slow is said in the words of networks, not of a business, whose payments are refused and
-    whose goods are unavailable, too; a panic is a fault in the code, whatever it says.
+    whose goods are unavailable, too, and not of a setting that is called timeout; a panic is a
+    fault in the code, whatever it says.
     """
     if name is None and _PANIC.match(hint):
         return "bug"

@@ -107,9 +107,17 @@ FAMILIES = {
         "payment refused by the bank": "other", "the customer wants to connect a second line": "other",
         "item unavailable in size M": "other", "Service Unavailable": "connection",
         "order quota exceeded for customer 7": "other", "429 Too Many Requests": "throttled",
+        "503 items are not in stock": "other", "504 pieces missing": "validation", "HTTP 504": "timeout",
+        "503 Server Error:  for url: http://a/b": "connection", "goods unavailable, see http://a/b": "other",
+        "http://a/b is unavailable": "connection", "appointment at 12:30 refused": "other",
+        "parameter timeout is missing": "validation", "Cannot parse property request.timeout": "serialization",
+        "unknown column 'timeout'": "other", "connection timeout must be positive": "other",
+        "Payment gateway timeout": "timeout", "timeout of 1000ms exceeded": "timeout", "Timeout": "timeout",
+        "canceling statement due to lock timeout": "timeout", "read tcp 10.0.0.1:3: i/o timeout": "timeout",
     },
     "x-error-type": {
         "com.shop.PaymentRefusedException": "business", "com.shop.ItemUnavailableException": "business",
+        "com.shop.CustomerQuotaException": "business", "com.shop.AnswerTimeoutException": "timeout",
         "java.net.ConnectException": "connection", "com.shop.ServiceUnavailableException": "connection",
     },
 }  # fmt: skip
