@@ -4,8 +4,9 @@
 (those that the dead-letter queue is bound to), `dead_letter_exchanges` {queue: exchange} and
 `dead_letter_keys` {queue: key} (of all queues there that have one), `routes` {exchange: {pattern: [queue,
 ...]}}, `diverts` [name, ...], `places_of_the_dead` {address: [where its dead go, where its expired go]},
-`max_delivery_attempts` {address: number} and `killed_none` {queue: microseconds}; that of an import holds
-`imported` [{queues: [...], facts: the same}, ...], what came along with the letters of some queues.
+`max_delivery_attempts` {address: number} and `killed_none` {queue: microseconds} (2**63 - 1: not known to
+have); that of an import holds `imported` [{queues: [...], facts: the same}, ...], what came along with the
+letters of some queues.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

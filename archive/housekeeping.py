@@ -49,12 +49,14 @@ def _of_analyses(store: Store, keep: int) -> Iterator[str]:
 
 
 def _of_topology(store: Store) -> Iterator[str]:
-    """Yield the facts that are never looked at: others than the newest of a source, of each of its nodes, and
-    of what was imported."""
+    """Yield the facts that are never looked at: others than the newest of a source, of each of its nodes, of
+    each fact that rules read, and of what was imported."""
     seen: set[tuple[str, ...]] = set()
     for name, document in of_pull.read_each(store, reversed(of_pull.list_names(store)), but_damaged=True):
         source, brokers = str(document.get("source")), document.get("brokers")
         about: set[tuple[str, ...]] = {(source, str(of_pull.is_of_import(document)))}
+        about |= {(source, "fact", name) for name in of_pull.FACTS.keys() & document}
+        about |= {(source, name, key) for name in of_pull.BY_NAME for key in document.get(name, ())}
         about |= {(source, "", str(node)) for node in brokers or () if isinstance(brokers, dict)}
         about |= {(source, "queue", queue) for each in document.get("imported", ()) for queue in each.queues}
         if about <= seen:

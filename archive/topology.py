@@ -11,7 +11,7 @@ from dlq.core.documents import value
 from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
 from dlq.core.runtime import bounded_json
 
-_FACTS: Mapping[str, Any] = {
+FACTS: Mapping[str, Any] = {
     "delivery_limits": Mapping[str, int],
     "alternate_exchanges": tuple[str, ...],
     "dead_letter_exchanges": Mapping[str, str],
@@ -25,6 +25,10 @@ _FACTS: Mapping[str, Any] = {
 """What rules read of it: it goes along with letters that are exported."""
 
 
+BY_NAME = ("places_of_the_dead", "max_delivery_attempts", "killed_none")
+"""Of which a pull may learn those alone that its letters name."""
+
+
 class _Imported(NamedTuple):
     """What came along with letters of some queues."""
 
@@ -36,7 +40,7 @@ KNOWN: Mapping[str, Any] = {
     "source": str,
     "broker": str,
     "reads": Mapping[str, str | bool],
-    **_FACTS,
+    **FACTS,
     "imported": tuple[_Imported, ...],
     "brokers": Mapping[str, Mapping[str, str | int | bool | float | None]],
     "message_ttl": int | str,
@@ -97,24 +101,34 @@ class Newest(NamedTuple):
     """The newest of what was learned."""
 
     of_pulls: Mapping[str, Mapping[str, Any]]
-    """Source -> what a pull of it learned."""
+    """Source -> what pulls of it learned."""
     of_imports: Mapping[str, Mapping[str, Mapping[str, Any]]]
     """Source -> dead-letter queue -> the facts that came along with letters of it."""
 
 
 def newest(store: Store) -> Newest:
-    """Return the newest facts of each source: an import asks no broker, so it takes nothing away of what a
-    pull learned. Raises as `read`."""
+    """Return the newest facts of each source. An import asks no broker, and a pull may not be answered: they
+    take nothing away of what another pull learned. Raises as `read`."""
     of_pulls: dict[str, Mapping[str, Any]] = {}
     of_imports: dict[str, dict[str, Mapping[str, Any]]] = {}
     for _, document in read_each(store, list_names(store)):
         source = str(document.get("source"))
         if not is_of_import(document):
-            of_pulls[source] = document
+            of_pulls[source] = _add(of_pulls.get(source, {}), document)
         for imported in document.get("imported", ()):
             facts = dict(_readable(imported.facts))
             of_imports.setdefault(source, {}).update(dict.fromkeys(imported.queues, facts))
     return Newest(of_pulls, of_imports)
+
+
+def _add(known: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what one more pull learned, and of the facts that it did not learn what was known before."""
+    kept = {name: known[name] for name in FACTS.keys() & known}
+    asked_again = document.get("places_of_the_dead", ())  # together with the attempts, if any are set
+    attempts = kept.get("max_delivery_attempts", {})
+    kept["max_delivery_attempts"] = {a: most for a, most in attempts.items() if a not in asked_again}
+    grown = {name: {**kept.get(name, {}), **document[name]} for name in BY_NAME if name in document}
+    return {**kept, **document, **grown}
 
 
 def is_of_import(document: Mapping[str, Any]) -> bool:
@@ -123,9 +137,9 @@ def is_of_import(document: Mapping[str, Any]) -> bool:
 
 
 def _readable(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name in _FACTS.keys() & facts:
+    for name in FACTS.keys() & facts:
         with suppress(ValueError):
-            yield name, value(_FACTS[name], facts[name], name)
+            yield name, value(FACTS[name], facts[name], name)
 
 
 def read(name: str, data: bytes) -> Mapping[str, Any]:

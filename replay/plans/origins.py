@@ -4,9 +4,6 @@ A header tells the origin, and whoever may write into a dead-letter queue can wr
 choose where a replay goes. What pulls learned of a source's broker may bear it out.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from dlq.archive import topology as of_pull
 from dlq.archive.storage.store import Store
 from dlq.connectors.base import Target
@@ -19,9 +16,7 @@ class Origins:
 
     def __init__(self, store: Store) -> None:
         """Take the origins of an archive. Raises ArchiveError, FormatTooNew."""
-        self._newest: dict[str, Mapping[str, Any]] = {}
-        for _, document in of_pull.read_each(store, of_pull.list_names(store)):
-            self._newest[str(document.get("source"))] = document
+        self._newest = of_pull.newest(store).of_pulls
 
     def are_borne_out(self, record: Record, target: Target) -> bool:
         """Return whether a queue's dead-letter exchange, an address' settings, or the name of the group's own

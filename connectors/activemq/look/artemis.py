@@ -89,13 +89,13 @@ class Management:
         return [str(name) for name in names] if isinstance(names, list) else None
 
     def ways_of_the_dead(self) -> dict[str, Any]:
-        """`diverts`, and `settings_of` all addresses. Empty where the user may not ask; where there are too
+        """`diverts`, and `settings_of` all addresses, without what the user may not ask; where there are too
         many addresses, of none of them."""
         diverts, addresses = (self.attribute("broker", name) for name in ("divertNames", "addressNames"))
         if not isinstance(addresses, list):
             return {}
         return {
-            "diverts": diverts if isinstance(diverts, list) else [],
+            **({"diverts": diverts} if isinstance(diverts, list) else {}),
             **self.settings_of(addresses if len(addresses) <= MOST_ASKED else []),
         }
 

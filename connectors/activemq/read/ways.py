@@ -13,6 +13,9 @@ from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
 from dlq.core.errors import DlqError
 from dlq.core.record import Record
 
+_MOST_NAMED = 20 * MOST_ASKED
+_NEVER = 2**63 - 1
+"""Since when a queue has killed none of which nobody says that it has not; in microseconds."""
 _ADDRESS, _QUEUE = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"
 
 
@@ -47,16 +50,19 @@ class WaysReading(ChainReading):
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the chain."""
-        addresses, queues = set[str](), set[str]()
+        addresses, queues = set[str](), list[str]()
         for batch in super().batches():
             known = addresses | self.topology.get("places_of_the_dead", {}).keys()
             new = [*_new_names(batch.records, _ADDRESS, known, MOST_ASKED - len(addresses))]
             addresses.update(new)
             self._learn(self._ways.settings_of(new) if new else {})
-            queues.update(_new_names(batch.records, _QUEUE, queues, MOST_ASKED - len(queues)))
+            named = [*_new_names(batch.records, _QUEUE, queues, _MOST_NAMED - len(queues))]
+            if named:  # what an earlier pull learned says nothing of these letters
+                self._learn({"killed_none": dict.fromkeys(named, _NEVER)})
+            queues += named
             yield batch
         if queues:
-            self._learn({"killed_none": self._ways.killed_none(sorted(queues))})
+            self._learn({"killed_none": self._ways.killed_none(sorted(queues[:MOST_ASKED]))})
 
     def _learn(self, told: Mapping[str, Mapping[str, Any]]) -> None:
         grown = {name: {**self.topology.get(name, {}), **facts} for name, facts in told.items()}

@@ -88,6 +88,8 @@ class Topology:
     published: int = 0
     """Messages that came from publishers, not by a dead-letter exchange, since some moment in the past."""
     notes: tuple[str, ...] = ()
+    host_known: bool = False
+    """The management API has told of it and its virtual host."""
 
     def setting(self, name: str) -> Any:
         """Return the value in force of e.g. `message-ttl`: of a policy and an argument the smaller number,
@@ -116,6 +118,12 @@ class Topology:
             "max_length": self.setting("max-length"),
             "max_length_bytes": self.setting("max-length-bytes"),
             "bindings": list(self.bindings),
+            **(self._of_the_host() if self.host_known else {}),
+        }
+
+    def _of_the_host(self) -> dict[str, Any]:
+        """Return what verdicts rest on; where nobody told of it, what an earlier pull learned holds on."""
+        return {
             "alternate_exchanges": list(self.alternate_exchanges),
             "delivery_limits": self.delivery_limits,
             "dead_letter_exchanges": self.dead_letter_exchanges,
@@ -336,6 +344,7 @@ def from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topolo
         policy=policy,
         flags={name: bool(found[name]) for name in _FLAGS if name in found},
         policies_known=seen,
+        host_known=True,
         held=queue in host.held and found.get("type") == "classic",
         notes=() if seen else (_NOT_SEEN_YET,),
         delivery_limit=_limit_of(found, version),

@@ -63,7 +63,8 @@ def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
 
 def of_the_host(scans: Iterable[QueueScan]) -> dict[str, Any]:
     """Return what the queues' topologies say of the virtual host as a whole."""
-    return next(({name: scan.topology.get(name) or {} for name in _OF_THE_HOST} for scan in scans), {})
+    told = ({name: scan.topology[name] for name in _OF_THE_HOST if name in scan.topology} for scan in scans)
+    return next(told, {})
 
 
 def without_the_host(scan: QueueScan) -> QueueScan:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from support.rows import each_row
 
-from dlq.analyzers.topology import facts, node_facts
+from dlq.analyzers.rules import Facts
+from dlq.analyzers.topology import facts as facts_of
+from dlq.analyzers.topology import node_facts
 from dlq.archive import housekeeping, topology
 from dlq.archive.storage.store import LocalStore
 from dlq.core.errors import FormatTooNew
@@ -44,7 +46,7 @@ def test_more_than_can_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 LOOKS: dict[str, Callable[[LocalStore], object]] = {
-    "facts": lambda store: facts(store, Settings()).delivery_limits,
+    "facts": lambda store: facts_of(store, Settings()).delivery_limits,
     "nodes": node_facts,
     "origins": lambda store: Origins(store)._newest,
     "limits": retention.read_limits,
@@ -74,6 +76,50 @@ def test_what_is_removed_while_somebody_looks_is_passed_over(
     names = ["topology/1.json", "topology/2.json"]
     monkeypatch.setattr(LocalStore, "list", lambda _store, _prefix: names)
     assert look(store) == known
+
+
+FACTS: dict[str, Any] = {
+    "delivery_limits": {"q": 3}, "alternate_exchanges": ["unrouted"], "routes": {"shop": {"k": ["q"]}},
+    "dead_letter_exchanges": {"q": "dlx"}, "dead_letter_keys": {"q": "k"}, "diverts": ["copy"],
+    "places_of_the_dead": {"a": ["DLQ", None]}, "max_delivery_attempts": {"a": 5}, "killed_none": {"a": 7},
+}  # fmt: skip
+
+
+def learn(store: LocalStore, pull: str, **facts: Any) -> Facts:
+    known = {"format": 1, "source": "s", "broker": "b", **facts}
+    store.put(f"topology/{pull}.json", topology.encode(known))
+    return facts_of(store, Settings())
+
+
+def test_a_pull_that_learns_nothing_takes_nothing_away(store: LocalStore) -> None:
+    known = learn(store, "1", **FACTS)
+    assert known.delivery_limits == {"s": {"q": 3}}
+    assert learn(store, "2") == known
+    assert topology.newest(store).of_pulls["s"]["places_of_the_dead"] == {"a": ("DLQ", None)}
+    assert learn(store, "3", delivery_limits={}).delivery_limits == {}, "nothing was learned to be there"
+
+
+def test_what_pulls_learn_of_names_alone_is_added(store: LocalStore) -> None:
+    learn(store, "1", **FACTS)
+    found = learn(
+        store,
+        "2",
+        places_of_the_dead={"b": ["DLQ", None]},
+        max_delivery_attempts={"b": 1},
+        killed_none={"b": 9},
+    )
+    assert found.places_of_the_dead == {"s": {"a": ("DLQ", None), "b": ("DLQ", None)}}
+    assert found.most_attempts == {"s": {"a": 5, "b": 1}}
+    assert found.killed_none == {"s": {"a": 7, "b": 9}}
+    assert learn(store, "3", places_of_the_dead={"a": ["D", None]}).most_attempts == {"s": {"b": 1}}
+
+
+def test_what_holds_on_is_no_clutter(store: LocalStore) -> None:
+    learn(store, "1", killed_none={"a": 7})
+    learn(store, "2", killed_none={"b": 9})
+    learn(store, "3")
+    learn(store, "4")
+    assert LOOKS["clutter"](store) == ["topology/3.json"]
 
 
 PUT: dict[str, Callable[[Path], object]] = {

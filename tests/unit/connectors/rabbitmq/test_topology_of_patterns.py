@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from dlq.connectors.chain import ChainReading, QueueScan
-from dlq.connectors.rabbitmq.look.topology import VirtualHost, from_host
+from dlq.connectors.rabbitmq.look.topology import Topology, VirtualHost, from_host
 from dlq.connectors.rabbitmq.read import pattern
 
 QUEUES = 300
@@ -21,6 +21,12 @@ def scans() -> list[QueueScan]:
     no_part: Any = None
     told = {name: {"queue": name, **from_host(host, name, (4, 0, 0)).document()} for name in names}
     return [QueueScan(name, 0, topology, no_part) for name, topology in told.items()]
+
+
+def test_what_nobody_told_of_the_host_is_not_said_to_be_nothing() -> None:
+    told = Topology("classic", {"x-queue-type": "classic"}).document()
+    assert not told.keys() & {"alternate_exchanges", "delivery_limits", "dead_letter_exchanges", "routes"}
+    assert scans()[0].topology["alternate_exchanges"] == []
 
 
 def test_what_is_of_the_host_is_kept_once_and_whole() -> None:
