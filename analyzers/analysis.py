@@ -16,6 +16,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,11 +24,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dlq.analyzers import topology
+from dlq.analyzers import tables, topology
 from dlq.analyzers.asked import Asked, Done
 from dlq.analyzers.classification import CLASSIFIED, Part, Terms
 from dlq.analyzers.conditions import asks_for_time
 from dlq.analyzers.groups.client_log import counts as counts_of_states
+from dlq.analyzers.groups.incidents import is_ongoing
 from dlq.archive import analyses, manifests
 from dlq.archive.analyses import KEPT, TABLES, Analysis, list_written
 from dlq.archive.housekeeping import steady_segments
@@ -237,16 +239,28 @@ def _engine_for(asked: Asked, engine: Engine, master: str | None) -> _Run:
 
 def still_holds(store: Store, settings: Settings) -> Analysis | None:
     """Return the last analysis, if another one would say the same now: it is of all segments, under the same
-    rules and facts. Of transactions and to some rules time itself tells more, and so may stores outside.
-    Raises ConfigError."""
+    rules and facts, and what was ongoing still is, which ends with a pull that brings nothing, too. Of
+    transactions and to some rules time itself tells more, and so may stores outside. Raises ConfigError."""
     last = analyses.latest(store)
     if last is None or settings.evidence or any(map(asks_for_time, settings.rules)):
         return None
-    segments = {m.stem for m in manifests.list_committed(store) if m.rows}
-    is_same = last.rules_digest == _terms(store, settings).key() and segments == set(last.segments)
+    segments = [m for m in manifests.list_committed(store) if m.rows]
+    is_same = last.rules_digest == _terms(store, settings).key()
+    is_same = is_same and {m.stem for m in segments} == set(last.segments)
     is_same = is_same and last.extra.get("conditions") == _conditions(settings, None, ())
     has_pending = any(part.get("transactions") for part in last.extra.get("parts", ()))
-    return last if is_same and not has_pending else None
+    if not is_same or has_pending:
+        return None
+    looked_at = topology.last_look(store, segments)
+    return last if all(is_ongoing(end, looked_at) for end in _ends_of_ongoing(store, last)) else None
+
+
+def _ends_of_ongoing(store: Store, last: Analysis) -> Iterator[int]:
+    """Yield when each of its ongoing incidents had its last letter; none where that cannot be read."""
+    columns = [_values(store, last.tables["incidents"], name, "incidents") for name in ("end", "ongoing")]
+    with suppress(ArchiveError):
+        for ends, ongoing in zip(*columns, strict=True):
+            yield from tables.values(ends.filter(ongoing))
 
 
 def _terms(store: Store, settings: Settings) -> Terms:

@@ -96,6 +96,19 @@ def test_new_segments_are_classified_until_terms_vary(
     assert still_holds(store, Settings(replay=Replay(max_laps=1))) is None
 
 
+def test_a_pull_that_brings_nothing_ends_what_was_ongoing(store: LocalStore) -> None:
+    looked_at = from_iso("2026-11-21T10:00:00Z") or 0
+    write_segment(store, "20261121T100000-aaaa-00000", [letter(n, dead_at=looked_at) for n in range(30)])
+    for pull, is_ongoing in (("100000", True), ("100500", True), ("150000", False), ("160000", False)):
+        store.put(f"topology/20261121T{pull}-aaaa.json", b'{"format": 1, "source": "orders"}')
+        known = still_holds(store, Settings())
+        assert (known is None) is (pull in ("100000", "150000"))
+        done = analyze(store, Settings(), only_new=True)
+        [name] = done.tables["incidents"]
+        assert pq.read_table(store.parquet(name))["ongoing"].to_pylist() == [is_ongoing]
+        assert known in (None, done)
+
+
 def test_what_cannot_be_analyzed_is_said(store: LocalStore) -> None:
     with pytest.raises(UsageError, match="the archive is empty"):
         analyze(store, Settings())
