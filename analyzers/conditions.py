@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
+from dlq.analyzers.patterns import in_java
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Rule
 
@@ -44,6 +45,7 @@ _OF_TIME = re.compile(r"\b(?:now|today|yesterday|tomorrow|current_\w+)\b", re.IG
 """As functions, or as texts that become times."""
 _ODD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
 """In a pattern of `like`."""
+_EMPTY_CHOICE = re.compile(r"\A\Z|(?<![^(|])\||(?<!\\)\|(?![^)|])")
 _SUBSTITUTED = "${"
 """Spark puts what the environment and its configuration say in the place of `${...}`, in literals, too."""
 
@@ -95,12 +97,15 @@ def asks_for_time(rule: Rule) -> bool:
 
 
 def _rewritten(rule: Rule, dialect: str) -> str:
-    from sqlglot import parse_one
+    from sqlglot import exp, parse_one
 
     parsed = parse_one(rule.where, dialect="spark")
     for node in parsed.walk():
         _check_part(rule, node)
     if dialect == "spark":
+        for node in parsed.find_all(exp.RegexpLike, exp.RegexpSplit):
+            if (pattern := _pattern(node)) is not None:
+                node.set("expression", exp.Literal.string(in_java(pattern)))
         return parsed.sql(dialect=dialect, comments=False).replace(_SUBSTITUTED, "\\u0024{")
     return _in_duckdb(parsed).sql(dialect=dialect, comments=False)
 
@@ -108,6 +113,8 @@ def _rewritten(rule: Rule, dialect: str) -> str:
 def _check_part(rule: Rule, node: "exp.Expr") -> None:
     from sqlglot import exp
 
+    if isinstance(node, exp.RegexpSplit):
+        _check_split(rule, node)
     of_list = isinstance(node, exp.Lambda) and isinstance(node.parent, exp.Exists)
     if of_list and not _is_true_or_false(node):
         raise ConfigError(
@@ -127,6 +134,22 @@ def _check_part(rule: Rule, node: "exp.Expr") -> None:
             f"{', '.join(FUNCTIONS)}"
             "; use those"
         )
+
+
+def _check_split(rule: Rule, node: "exp.RegexpSplit") -> None:
+    pattern = _pattern(node)
+    if pattern is not None and _EMPTY_CHOICE.search(pattern):
+        raise ConfigError(
+            f"rule {rule.name!r}: {node.sql(dialect='spark')[:80]} splits where nothing stands, of which "
+            "each engine makes something else; write [|] for the sign |"
+        )
+
+
+def _pattern(node: "exp.Expr") -> str | None:
+    from sqlglot import exp
+
+    of = node.expression
+    return str(of.name) if isinstance(of, (exp.Literal, exp.RawString)) else None
 
 
 def parts_of(rule: Rule) -> "Iterator[tuple[str, str, list[str]]]":

@@ -38,6 +38,16 @@ SAME = {
     "array_contains(map_keys(headers), 'x-tenant')": True,
     "origin = 'o\\'rders'": False,
     "concat('$', '{env:PATH}') = '${env:PATH}'": True,
+    "'{\"code\":504' rlike '\"code\":504' and '{a' rlike '{a' and 'a{,3}' rlike 'a{,3}$' and 'aa' rlike '^a{2}$'": True,
+    "'a504' rlike 'a(?P<n>[0-9]+)' and 'a]' rlike 'a[]x]' and 'a[' rlike 'a[[]' and '&' rlike '[a&&b]'": True,
+    "'late\\n' rlike 'late$'": False,
+    "'late\\nagain' rlike '(?m)late$' and 'a\\rb' rlike 'a.b' and not 'a\\nb' rlike 'a.b'": True,
+    "'D\u00c9LAI' rlike '(?i)d\u00e9lai' and '\u212a' rlike '(?i)k' and 'A' rlike '(?i:a)'": True,
+    "'7' rlike '[[:digit:]]' and '_' rlike '[[:word:]]' and not '7' rlike '[[:^xdigit:]]'": True,
+    "'\u000b' rlike '\\\\s' or '\u000b' rlike '[\\\\s]'": False,
+    "'\u000b' rlike '\\\\v' and '\u00e9a' rlike '\\\\ba' and 'S' rlike '\\\\123' and '\u03b1' rlike '\\\\p{Greek}'": True,
+    "'a.b' rlike '\\\\Qa.b\\\\E' and not 'axb' rlike '\\\\Qa.b\\\\E' and 'a$' rlike '[$]'": True,
+    "split('one {two', 'one {')[1] = 'two' and size(split('a|b', '[|]')) = 2 and split('a b', r'\\s')[1] = 'b'": True,
     "startswith(origin, 'ord') and contains(origin, 'der') and instr(origin, 'd') = 3": True,
 }
 """Condition -> what it is for the letter below."""
@@ -48,6 +58,7 @@ REFUSED = (
     "get_json_object(headers, '$.a') = 'b'", "dead_at is true", "cast(attempts as date) is null",
     "length(attempts) > 2", "attempts like '2%'", "abs(origin) = 1", "size(headers) > 1", "headers[1] = 'a'",
     "startswith(body, 'a')", "no_such = 1", "deaths[0].nothing = 'x'", "size(origin) > 1",
+    "split(origin, '|')[0] = 'a'", "split(origin, 'a||b')[0] = 'a'", "size(split(origin, '')) = 1",
     "origin rlike 'a(?=b)'", "origin like 'C:\\\\Users%'", "cast(dead_at as bigint) > 5", "cast(body as string) = 'a'",
 )  # fmt: skip
 """What one engine would understand and the other would not, or neither."""

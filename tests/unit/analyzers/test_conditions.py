@@ -31,7 +31,7 @@ def test_what_is_on_no_list_is_refused_however_it_is_spelled(where: str) -> None
 
 
 def test_spark_finds_no_variable_to_put_into_a_condition() -> None:
-    made = condition(rule("origin = '${env:HOME}' or r'\\${system:user.home}' rlike \"${x}\""))
+    made = condition(rule("origin = '${env:HOME}' or r'\\${system:user.home}' rlike \"[${x}]\""))
     assert "${" not in made
     assert made.count(r"\u0024{") == 3
     with pytest.raises(ConfigError) as refused:
