@@ -254,7 +254,8 @@ def _incidents(kind: str, bursts: Iterable[int]) -> dict[int, str]:
 
 
 def _stamp(slot: int) -> str:
-    return f"{_EPOCH + timedelta(seconds=slot * SLOT):%Y%m%d-%H%M}"
+    began = _EPOCH + timedelta(seconds=slot * SLOT)
+    return f"{began.year:04d}{began:%m%d-%H%M}"  # %Y may write the year 7 as 7
 
 
 def _fill_gaps(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, str]) -> Iterator[Found]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from support.rows import each_row
 
-from dlq.analyzers.groups.incidents import FRESH, SLOT, Slot, find, in_parts, incidents, kind_of
+from dlq.analyzers.groups.incidents import FRESH, SLOT, Slot, find, in_parts, incidents, kind_in, kind_of
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 START = 1_793_000_100  # 2026-10-26 07:35 UTC, where a slot begins
@@ -46,6 +46,13 @@ def found(kind: str, slots: list[Slot], span: int = SPAN) -> dict[tuple[str, str
 def after(slot: int) -> str:
     minutes = (slot * SLOT - START) // MINUTE
     return f"{minutes // 1440}d {minutes % 1440 // 60:02d}:{minutes % 60:02d}"
+
+
+def test_an_incident_of_any_year_tells_its_kind() -> None:
+    for year in (-1960, 0, 7000):
+        slot = (START + year * 365 * DAY) // SLOT
+        [told] = {one.incident_id for one in find("timed out", [Slot("f", slot, 50)], SPAN)}
+        assert kind_in(told) == "timed out"
 
 
 MINUTELY = every(2, 0, MINUTE)
