@@ -43,6 +43,8 @@ from dlq.core.runtime.regular_files import why_not
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]
+_PACKED = (".7z", ".deflate", ".lz4", ".snappy", ".tgz", ".xz", ".zip", ".zst")
+"""How logs end of which no line can be read."""
 SUMMED_FROM, _MOST_SUMS = 10_000, 200_000
 """Letters from which on sums are kept with an analysis: to walk through fewer takes a few milliseconds. And
 how many sums at most: who looks reads all of them."""
@@ -381,8 +383,8 @@ def _evidence(taken: Sequence[Snapshot]) -> dict[str, dict[str, dict[str, object
 
 
 def log_files(patterns: Sequence[str]) -> list[str]:
-    """Return the files that paths and globs mean (gz too). Raises UsageError when one of them means nothing,
-    or a path something else than a file."""
+    """Return the files that paths and globs mean (gz and bz2, too). Raises UsageError when one of them means
+    nothing, or a path something else than a file, or one is packed in another way."""
     found: list[str] = []
     for pattern in patterns:
         if os.path.exists(pattern):  # Path's raises for a name that is too long
@@ -394,6 +396,9 @@ def log_files(patterns: Sequence[str]) -> list[str]:
         if not names:
             raise UsageError(f"--client-log {pattern}: there is no such file; check the path")
         found += names
+    packed = next((name for name in found if name.lower().endswith(_PACKED)), None)
+    if packed is not None:
+        raise UsageError(f"--client-log {packed}: it is packed, and neither by gzip nor by bzip2: unpack it")
     hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
     if hidden is not None:
         raise UsageError(

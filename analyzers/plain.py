@@ -1,12 +1,13 @@
 """The engine of the few: an analysis in this process, without anything to install or to start."""
 
+import bz2
 import gzip
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -181,10 +182,13 @@ def log_lines(paths: Iterable[str]) -> Iterator[client_log.Line]:
     return chain.from_iterable(map(_lines_of, paths))
 
 
+_PACKED: Mapping[str, Callable[..., Any]] = {"gz": gzip.open, "bz2": bz2.open}
+
+
 def _lines_of(path: str) -> Iterator[client_log.Line]:
-    unpacked: Callable[[str, Literal["rb"]], Any] = gzip.open if path.endswith(".gz") else open
+    unpack = _PACKED.get(path.rpartition(".")[2].lower(), open)
     try:
-        with unpacked(path, "rb") as log:
+        with unpack(path, "rb") as log:
             yield from client_log.read(line.decode("utf-8", "replace").rstrip("\r\n") for line in log)
     except UNREADABLE as error:
         raise UsageError(f"--client-log {path}: {client_log.CUT_SHORT}") from error

@@ -38,7 +38,7 @@ def analyze(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="A consumer's log (path or glob, also .gz), joined with suppressed duplicates.",
+            help="A consumer's log (path or glob, also .gz, .bz2), joined with suppressed duplicates.",
         ),
     ] = None,
 ) -> int:

@@ -1,5 +1,6 @@
 """The client's own log beside bursts of suppressed duplicates."""
 
+import bz2
 import gzip
 from datetime import UTC, datetime
 from pathlib import Path
@@ -164,6 +165,13 @@ def test_other_letters_are_of_no_burst(cause: str, connection: str | None) -> No
     assert bursts.conclude(letter, {}, context) is letter
 
 
+def test_a_packed_log_is_read_however_its_ending_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    for name, pack in (("a.gz", gzip.compress), ("b.GZ", gzip.compress), ("c.bz2", bz2.compress)):
+        (tmp_path / name).write_bytes(pack(line(1).encode()))
+    found = log_files([str(tmp_path / "*")])
+    assert len(found) == len([*plain.log_lines(found)]) == client_log.lines(spark, found).count() == 3
+
+
 def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> None:
     whole = gzip.compress("\n".join(line(n) for n in range(2000)).encode())
     (tmp_path / "broken.log.gz").write_bytes(whole[: len(whole) // 2])
@@ -179,8 +187,10 @@ def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("name", "why"), [
     ("none*.log", "there is no such file"), ("n" * 300, "there is no such file"), ("_hid*.log", "rename it"),
+    ("*.xz", "unpack it"),
 ])  # fmt: skip
 def test_a_log_that_spark_would_not_read_is_said(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "_hidden.log").write_text(line(1))
+    (tmp_path / "packed.xz").write_bytes(b"")
     with pytest.raises(UsageError, match=why):
         log_files([str(tmp_path / name)])
