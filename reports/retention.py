@@ -47,7 +47,7 @@ def read_limits(store: Store) -> dict[str, tuple[str, int]]:
     newest = of_pull.list_names(store)[: -_NEWEST - 1 : -1]
     for _, topology in of_pull.read_each(store, newest, but_damaged=True):
         source = str(topology.get("source"))
-        if source not in seen:
+        if source not in seen and not of_pull.is_of_import(topology):
             seen.add(source)
             limit = limit_of(topology)
             if limit is not None:

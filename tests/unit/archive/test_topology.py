@@ -94,16 +94,26 @@ def learn(store: LocalStore, pull: str, **facts: Any) -> Facts:
 def test_a_pull_that_learns_nothing_takes_nothing_away(store: LocalStore) -> None:
     known = learn(store, "1", **FACTS)
     assert known.delivery_limits == {"s": {"q": 3}}
-    assert learn(store, "2") == known
+    assert learn(store, "11") == known
     assert topology.newest(store).of_pulls["s"]["places_of_the_dead"] == {"a": ("DLQ", None)}
-    assert learn(store, "3", delivery_limits={}).delivery_limits == {}, "nothing was learned to be there"
+    assert learn(store, "12", delivery_limits={}).delivery_limits == {}, "nothing was learned to be there"
+
+
+@pytest.mark.parametrize("look", [LOOKS[name] for name in ("facts", "origins", "limits")])
+def test_an_import_takes_nothing_away_of_what_a_pull_learned(
+    look: Callable[[LocalStore], object], store: LocalStore
+) -> None:
+    learn(store, "1", **FACTS, message_ttl=1000)
+    known = look(store)
+    learn(store, "11", file="letters.jsonl")
+    assert look(store) == known
 
 
 def test_what_pulls_learn_of_names_alone_is_added(store: LocalStore) -> None:
     learn(store, "1", **FACTS)
     found = learn(
         store,
-        "2",
+        "11",
         places_of_the_dead={"b": ["DLQ", None]},
         max_delivery_attempts={"b": 1},
         killed_none={"b": 9},
@@ -111,15 +121,15 @@ def test_what_pulls_learn_of_names_alone_is_added(store: LocalStore) -> None:
     assert found.places_of_the_dead == {"s": {"a": ("DLQ", None), "b": ("DLQ", None)}}
     assert found.most_attempts == {"s": {"a": 5, "b": 1}}
     assert found.killed_none == {"s": {"a": 7, "b": 9}}
-    assert learn(store, "3", places_of_the_dead={"a": ["D", None]}).most_attempts == {"s": {"b": 1}}
+    assert learn(store, "12", places_of_the_dead={"a": ["D", None]}).most_attempts == {"s": {"b": 1}}
 
 
 def test_what_holds_on_is_no_clutter(store: LocalStore) -> None:
     learn(store, "1", killed_none={"a": 7})
-    learn(store, "2", killed_none={"b": 9})
-    learn(store, "3")
-    learn(store, "4")
-    assert LOOKS["clutter"](store) == ["topology/3.json"]
+    learn(store, "11", killed_none={"b": 9})
+    learn(store, "12")
+    learn(store, "13")
+    assert LOOKS["clutter"](store) == ["topology/12.json"]
 
 
 PUT: dict[str, Callable[[Path], object]] = {
