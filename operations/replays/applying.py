@@ -117,7 +117,7 @@ def _tell_elsewhere(run: Run) -> Iterator[str]:
     for where, letters in run.elsewhere.items():
         yield (
             f"left out: {letters:,} of its letters, {where} by another plan meanwhile; a plan "
-            "made with --again sends them to its target, too"
+            "made with --again sends to its target, too, what went to another"
         )
 
 

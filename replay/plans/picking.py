@@ -157,7 +157,8 @@ class Picker:
         return True
 
     def _why_left_out(self, candidate: Candidate, known: Known) -> str | None:
-        record, state = candidate.record, known.states.get(candidate.letter.key)
+        record, letter = candidate.record, candidate.letter
+        state = elsewhere.find_here(known.elsewhere, letter) or known.states.get(letter.key)
         if REHEARSAL in record.headers or REHEARSAL in record.properties:
             return "rehearsal"
         if state is not None and (reason := self._why_done(candidate, state, known)):
@@ -207,9 +208,7 @@ class Picker:
         return "superseded"
 
     def _sent_elsewhere(self, candidate: Candidate, known: Known) -> str | None:
-        if candidate.record.record_id not in known.elsewhere:
-            return None
-        words = elsewhere.describe_sent(known.elsewhere, candidate.record.record_id, candidate.letter.key)
+        words = elsewhere.describe_sent(known.elsewhere, candidate.letter)
         if words is None:
             return None
         if self._wanted.again:

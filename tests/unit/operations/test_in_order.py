@@ -299,6 +299,23 @@ def test_what_is_in_doubt_stops_its_key_and_cannot_be_released(
     assert shop.lines() == {"a": "12"}
 
 
+def test_what_went_to_the_same_target_by_another_key_goes_never_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.dead("a1", "b1")
+    by_business_key, late = shop.plan(in_order=None)["plan"], shop.plan(again=True)["plan"]
+    monkeypatch.setattr(MemoryConnector, "find", Connector.find)
+    shop.broker.faults.cut_publishing_after = 1
+    apply_plan(shop.workspace, by_business_key)
+    for again in (False, True):
+        made = shop.plan(again=again)
+        assert (made["selected"], made["left_out"]) == (0, {"replayed": 1, "in_doubt": 1})
+    done = shop.apply(late)
+    assert (done["sent"], done["sent_elsewhere"]) == (0, 2)
+    shop.consume()
+    assert shop.lines() == {"a": "1", "b": "1"}
+
+
 def test_the_command_line_tells_who_waits_and_how_they_go_on(
     shop: Shop, capfd: pytest.CaptureFixture[str]
 ) -> None:
