@@ -1,7 +1,8 @@
 """Letters of a plan that died again: the archive holds them with the id of their replay."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from dlq.archive.storage.store import Store
 from dlq.core.headers.provenance import REPLAY_ID
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
-from dlq.replay.ledger.contract import Ledger
+from dlq.replay.ledger.contract import Entry, Ledger
+from dlq.replay.plans import planfile
 from dlq.replay.states import State
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ _NEWEST = f"SELECT r.record_id {_BACK} ORDER BY r.captured_at DESC, r.record_id 
 _AMONG = f"""
     SELECT DISTINCT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
     WHERE captured_at >= make_timestamptz(?) AND id IN (SELECT unnest(?))"""
-_UNPROVEN: Sequence[State] = ("in_doubt", "held", "planned")
+_UNPROVEN: AbstractSet[State] = {"in_doubt", "held", "planned"}
 _PULLED = f"AND mode IS DISTINCT FROM '{BY_IMPORT}'"
 
 
@@ -47,15 +49,26 @@ def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> lis
 
 
 def confirm(store: Store, ledger: Ledger, plan: str) -> int:
-    """Confirm letters of a plan that a pull has brought back: they were sent, whatever was concluded. Return
-    how many. What was given back unsent, of which nothing is said, is not looked for."""
-    found = ((state, entry) for state in _UNPROVEN for entry in ledger.entries(plan, state))
-    entries = [entry for state, entry in found if entry.detail or state != "planned"]
+    """Confirm letters of a plan that a pull has brought back, whichever plan had sent them: they were sent,
+    whatever was concluded. Return how many. What was given back unsent, of which nothing is said, is not
+    looked for."""
+    entries = list(_list_unproven(store, ledger, plan))
     if not entries:
         return 0
     since = min(entry.sent_at for entry in entries)
     back = find_among(store, {entry.key for entry in entries}, since, by_import=False)
     return ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
+
+
+def _list_unproven(store: Store, ledger: Ledger, plan: str) -> Iterator[Entry]:
+    states = (
+        (of, state) for of, known in ledger.counts_of_all().items() for state in _UNPROVEN & known.keys()
+    )
+    found = [entry for of, state in states for entry in ledger.entries(of, state)]
+    found = [entry for entry in found if entry.detail or entry.state != "planned"]
+    others = {entry.key for entry in found if entry.plan != plan}
+    mine = {key for key, _ in planfile.names(store, plan) if key in others} if others else ()
+    return (entry for entry in found if entry.plan == plan or entry.key in mine)
 
 
 def find_among(store: Store, replay_ids: Collection[str], since: int, by_import: bool = True) -> set[str]:

@@ -137,6 +137,7 @@ def applying(
         run = Run(plan, header.letters, at_most)
         if header.in_order and turn is None:
             raise UsageError(f"plan {plan} goes in order, key by key, and this would send it in any order")
+        came_back.confirm(store, ledger, plan)  # before each step: it may be there since the one before
         if turn is None and status.has_ended(store, ledger, header):
             run.skipped = header.letters
             return run
@@ -159,7 +160,8 @@ def applying(
     with store.lock(f"plan-{plan}"), mark, rare_garbage_collection(), quick_thread_switches():
         stop.forget_old_requests()
         marks.expire(store, ledger, plan)
-        came_back.confirm(store, ledger, plan)
+        if header.in_order:  # what the ledger knows decides whose turn it is
+            came_back.confirm(store, ledger, plan)
         yield send
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.archives import letter
-from support.replaying import Replaying
+from support.replaying import Replaying, brokers
 from support.rows import each_row
 
 from dlq.archive import segments
@@ -17,7 +17,9 @@ from dlq.core.errors import ArchiveError, Busy, Unreachable, UsageError
 from dlq.core.headers.provenance import REPLAY_ID
 from dlq.replay.actor import system_user
 from dlq.replay.plans.letters import Letter
+from dlq.replay.runs.apply import applying
 from dlq.replay.runs.load import Loader
+from dlq.replay.runs.pace import Stop
 from dlq.replay.states import State
 
 
@@ -94,6 +96,28 @@ def test_what_came_back_was_sent_whatever_the_operator_has_said(
     sent = Counter(replay.queue.arrived()) - Counter(arrived)
     assert sent.keys().isdisjoint(keys)
     assert len(sent) == {"apply": 15, "reconcile": 0, "plan": 20}[way]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_what_came_back_since_another_plan_was_made_or_begun_is_not_sent_by_that(
+    replay: Replaying, doubtful: str, is_begun: bool
+) -> None:
+    keys, arrived = keys_in_doubt(replay, doubtful), replay.queue.arrived()
+    replay.reconcile(doubtful, rest="planned")
+    other = replay.plan()
+    if not is_begun:
+        bring_back(replay, keys)
+    with (
+        brokers(replay.config, replay.queue) as opened,
+        applying(
+            replay.store, replay.config, other, opened, replay.ledger, Stop(replay.store, other)
+        ) as send,
+    ):
+        if is_begun:
+            bring_back(replay, keys)
+        assert send(None).sent == 15
+    assert (Counter(replay.queue.arrived()) - Counter(arrived)).keys().isdisjoint(keys)
+    assert replay.states(other) == {"confirmed": 20}
 
 
 def test_the_operators_word_counts_per_letter_and_is_kept(replay: Replaying, doubtful: str) -> None:
