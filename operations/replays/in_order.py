@@ -19,6 +19,7 @@ from dlq.operations.replays.ramping import (
     finish_ramp,
     keep_steps,
     look_again,
+    say_what_it_goes_by,
     tell,
     tell_what_is_sent,
     watched_sources,
@@ -33,7 +34,7 @@ from dlq.replay.runs.apply import Run, forget_ended
 from dlq.replay.runs.consumed import read_standing
 from dlq.replay.runs.elsewhere import list_going
 from dlq.replay.runs.pace import Stop
-from dlq.replay.runs.ramp import Watch
+from dlq.replay.runs.ramp import Watch, places_of
 from dlq.replay.runs.turns import Turns, send_in_turns
 
 
@@ -50,22 +51,23 @@ def apply_in_order(
         raise UsageError(
             f"plan {plan} was made without --in-order, so it has no stopped keys; leave out --release"
         )
-    is_watched = header.in_order == "consumed"
-    sources = watched_sources(workspace, header) if is_watched else []
+    exact = ordering.places_in_order(checked.letters()) if header.in_order == "consumed" else set()
+    places = exact if max_share is None else places_of(checked.letters())
+    sources = watched_sources(workspace, header) if places else []
     stop, line = Stop(workspace.store, plan), line_of(workspace, plan)
     with ExitStack() as held:
         brokers = held.enter_context(open_brokers(workspace))
         book = held.enter_context(ledger.opened(workspace.settings.ledger, workspace.store))
         send = held.enter_context(sending(workspace, plan, brokers, stop, line, tell_what_is_sent))
         turns = Turns(checked.letters(), book, header, list_going(workspace.store, header))
+        say_what_it_goes_by(workspace, read_standing(brokers, places - exact), places - exact)
         look = partial(_look, workspace, sources, turns)
         known = _begin(workspace, book, turns, look, release)
         most = math.inf if max_share is None else max_share
         news, note = partial(tell, line), partial(keep_steps, workspace, plan)
         wait = seconds(workspace.settings.replay.ramp_wait)
-        watch = Watch(partial(read_standing, brokers), look, wait, most, stop, news, note)
+        watch = Watch(partial(read_standing, brokers), look, wait, most, stop, news, note, exact)
         start = Run(plan, header.letters, skipped=turns.known)
-        places = ordering.places_in_order(checked.letters()) if is_watched else ()
         size = None if max_share is None else 1
         done = send_in_turns(send, turns, watch, start, known, places, size)
         done.run.elsewhere = turns.elsewhere

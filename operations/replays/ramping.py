@@ -49,7 +49,7 @@ def ramp_plan(workspace: Workspace, prefix: str, max_share: float) -> Applied:
     places = places_of(checked.letters())
     stop, line = Stop(workspace.store, plan), line_of(workspace, plan)
     with open_brokers(workspace) as brokers:
-        _say_what_it_goes_by(workspace, read_standing(brokers, places), places)
+        say_what_it_goes_by(workspace, read_standing(brokers, places), places)
         wait = seconds(workspace.settings.replay.ramp_wait)
         note = partial(keep_steps, workspace, plan)
         watch = Watch(partial(read_standing, brokers), look, wait, max_share, stop, partial(tell, line), note)
@@ -84,7 +84,7 @@ def tell_what_is_sent(line: Line, run: Run) -> None:
     tell(line, f"sending, {run.sent + run.skipped:,} of {run.total:,}")
 
 
-def _say_what_it_goes_by(workspace: Workspace, found: Standing, places: Collection[Destination]) -> None:
+def say_what_it_goes_by(workspace: Workspace, found: Standing, places: Collection[Destination]) -> None:
     """Say what the ramp goes by where a broker tells less than acknowledgements."""
     for broker, target in sorted(places):
         seen = found.get((broker, target), ())

@@ -6,7 +6,7 @@ partition of a log counts by itself: what is read of another one says nothing of
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -68,7 +68,12 @@ def how_far_consumed(
     taken by the broker. With `since`, for how many seconds they are out, it is known of each of them."""
     judge = _of_receiver if since is None else partial(_of_each, since)
     found = [_of_place(judge, before.get(at, ()), now.get(at, ()), n, gone[at]) for at, n in sent.items()]
-    return max(found, key=_WORST_LAST.index, default="unknown")
+    return worst_of(found)
+
+
+def worst_of(found: Iterable[Consumed]) -> Consumed:
+    """Return what is known of all of these; none are consumed."""
+    return max(found, key=_WORST_LAST.index, default="consumed")
 
 
 def _of_place(

@@ -22,6 +22,7 @@ from dlq.replay.runs.consumed import (
     in_words,
     progress,
     up_to,
+    worst_of,
 )
 
 GROWTH = 10
@@ -71,6 +72,8 @@ class Watch:
     """What is waited for, again and again."""
     note: Callable[["Ramp"], None] = lambda _done: None
     """How far it is, after each step."""
+    exact: Collection[Destination] = ()
+    """Where each letter of a step has to be known as consumed, and nothing less goes on."""
 
 
 def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Destination]) -> Ramp:
@@ -89,7 +92,7 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
         if step.sent:
             watched = Watched(watch, step, before, known, _name(done))
             watched.run()
-            judge(done, watched, watch, MISSING)
+            judge(done, watched, watch)
             known = watched.known
             watch.note(done)
         done.run.stopped = step.stopped or watch.stop()
@@ -120,17 +123,17 @@ def places_of(letters: Iterable[Letter]) -> set[Destination]:
 
 
 class Watched:
-    """One step that is being watched; `exact`: until each of its letters is known to be consumed."""
+    """One step that is being watched."""
 
-    def __init__(
-        self, watch: Watch, step: Run, before: Standing, known: Counter[str], name: str, exact: bool = False
-    ) -> None:
+    def __init__(self, watch: Watch, step: Run, before: Standing, known: Counter[str], name: str) -> None:
         self._watch, self.step, self._before, self._known_before = watch, step, before, known
-        self._name, self._exact = name, exact
+        self._name = name
         self._begun = self._asked = time.monotonic()
         self.now = self._behind = before
         self.known = known
         self.evidence: Consumed = "unknown"
+        self.lacks_evidence = False
+        """Whether nothing may follow on this evidence."""
         self._patience = watch.wait
         self._last_sign = self._last_look = time.monotonic()
         self._look_pause = _LOOK_SECONDS
@@ -194,8 +197,13 @@ class Watched:
         self._weigh()
 
     def _weigh(self) -> None:
-        since = self._asked - self._begun if self._exact else None
-        self.evidence = how_far_consumed(self._before, self.now, self.step.places, self._gone, since)
+        exact, rest = Counter[Destination](), Counter[Destination]()
+        for place, sent in self.step.places.items():
+            (exact if place in self._watch.exact else rest)[place] = sent
+        proven = how_far_consumed(self._before, self.now, exact, self._gone, self._asked - self._begun)
+        others = how_far_consumed(self._before, self.now, rest, self._gone)
+        self.lacks_evidence = proven != "consumed" or others in MISSING
+        self.evidence = worst_of((proven, others))
         left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
         seen = in_words(self.now) or "it is not known who consumes"
@@ -206,8 +214,8 @@ class Watched:
         )
 
 
-def judge(done: Ramp, watched: Watched, watch: Watch, missing: Collection[Consumed]) -> None:
-    """Add a step that was watched; evidence that is among the `missing` stops all."""
+def judge(done: Ramp, watched: Watched, watch: Watch) -> None:
+    """Add a step that was watched; where it lacks evidence that stops all."""
     step = RampStep(watched.step.sent, watched.came_back, watched.evidence)
     if step.sent:
         done.steps.append(step)
@@ -215,7 +223,7 @@ def judge(done: Ramp, watched: Watched, watch: Watch, missing: Collection[Consum
     if watched.is_harm:
         done.stopped_by = "harm"
         done.why = f"{step.came_back:,} of the last {step.sent:,} letters died again"
-    elif step.evidence in missing and not watch.stop():
+    elif watched.lacks_evidence and not watch.stop():
         done.stopped_by = "no_evidence"
         done.why = _NOT_CONSUMED[step.evidence].format(seen=in_words(watched.now))
 

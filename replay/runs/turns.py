@@ -20,13 +20,12 @@ from dlq.replay.plans.destinations import Destination
 from dlq.replay.plans.letters import Letter
 from dlq.replay.plans.planfile import Header
 from dlq.replay.runs.apply import Run, Send
-from dlq.replay.runs.consumed import IN_WORDS, Standing
+from dlq.replay.runs.consumed import Standing
 from dlq.replay.runs.elsewhere import find_gone, list_since
 from dlq.replay.runs.ramp import GROWTH, Ramp, Watch, Watched, add_step, judge
 from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN
 
 DIED_AGAIN, SENT_ELSEWHERE = "died_again", "sent_elsewhere"
-_NOT_CONSUMED = [evidence for evidence in IN_WORDS if evidence != "consumed"]
 
 
 @dataclass(slots=True)
@@ -215,9 +214,9 @@ def send_in_turns(
     stop. `known` are dead again, by target. The consumers of `places` are watched; for others the
     broker's confirm is enough. Waves grow from `size`, where it is given."""
     done = Ramp(start)
-    if places and turns.waits_for_evidence:
-        before = Run(start.plan, start.total, places=Counter(dict.fromkeys(places, 0)))
-        known = _watch(replace(watch, max_share=math.inf), done, before, watch.ask(places), known)
+    if watch.exact and turns.waits_for_evidence:
+        before = Run(start.plan, start.total, places=Counter(dict.fromkeys(watch.exact, 0)))
+        known = _watch(replace(watch, max_share=math.inf), done, before, watch.ask(watch.exact), known)
         turns.learn()
     while (some := turns.next) and not (done.stopped_by or done.run.stopped):
         standing = watch.ask(places) if places else {}
@@ -238,8 +237,8 @@ def _watch(watch: Watch, done: Ramp, wave: Run, before: Standing, known: Counter
     """Watch until all of a wave are consumed, or nothing shows it; return target -> how many died again."""
     run = done.run
     name = f"wave {len(done.steps) + 1}: {run.sent + run.skipped:,} of {run.total:,} sent"
-    watched = Watched(watch, wave, before, known, name, exact=True)
+    watched = Watched(watch, wave, before, known, name)
     watched.run()
-    judge(done, watched, watch, _NOT_CONSUMED)
+    judge(done, watched, watch)
     watch.note(done)
     return watched.known

@@ -2,7 +2,7 @@
 its work whenever somebody asks how far it is."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,31 @@ def test_growing_waves_stop_at_harm(shop: Shop) -> None:
     done = apply_in_order(shop.workspace, plan, 0.1).document
     assert done["stopped_by"] == "harm"
     assert [step["sent"] for step in done["steps"]] in ([1, 10], [1])
+
+
+@pytest.mark.parametrize(("in_order", "texts"), [("sent", ["a1", "a2", "b1", "c1"]), ("consumed", "1234")])
+def test_a_ramp_watches_also_what_waits_for_no_evidence_or_has_no_key(
+    shop: Shop, in_order: str, texts: Sequence[str]
+) -> None:
+    shop.dead(*texts)
+    shop.fails = lambda _text: True
+    plan = shop.plan(in_order=in_order)["plan"]
+    done = apply_in_order(shop.workspace, plan, 0.1).document
+    assert ([step["sent"] for step in done["steps"]], done["stopped_by"]) == ([1], "harm")
+    assert len(shop.seen) == 1
+    shop.fails = lambda _text: False
+    assert apply_in_order(shop.workspace, plan, 0.1).document["stopped_by"] is None
+    assert len(shop.seen) == (3 if in_order == "sent" else 4), "the key of what died stays where it is"
+
+
+def test_a_ramp_in_the_order_of_sending_goes_by_what_comes_back_where_nothing_tells_more(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_order, "read_standing", lambda _brokers, _places: shop.consume() or {})
+    shop.dead("a1", "a2", "b1")
+    done = apply_in_order(shop.workspace, shop.plan(in_order="sent")["plan"], 0.1).document
+    assert (done["stopped_by"], {step["evidence"] for step in done["steps"]}) == (None, {"unknown"})
+    assert shop.lines() == {"a": "12", "b": "1"}
 
 
 def test_a_newer_one_that_was_consumed_is_said_before_anything_is_sent(shop: Shop) -> None:
