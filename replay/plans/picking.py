@@ -194,7 +194,8 @@ class Picker:
         )
 
     def _why_superseded(self, record: Record) -> str | None:
-        """Take superseded as advice to check first; where its source says never, only an id takes it in."""
+        """Take superseded as advice to check first; where its source says never, only an id takes it in.
+        Nothing takes in what would keep out a newer one of this plan, as the ledger has one key of both."""
         why = self.superseded.why.get(record.record_id)
         if why is None:
             return None
@@ -202,7 +203,9 @@ class Picker:
             self.tally.superseded[record.record_id] = why
         source = self._sources.get(record.source)
         is_never = source is not None and source.superseded == "never"
-        if self._wanted.names(record.record_id) or (self._wanted.any_advice and not is_never):
+        displaces = record.source in self._by_key and record.record_id in self.superseded.behind
+        insists = self._wanted.names(record.record_id) or (self._wanted.any_advice and not is_never)
+        if insists and not displaces:
             self.tally.warn("it goes back though it is superseded: it may overwrite something newer")
             return None
         return "superseded"

@@ -71,6 +71,7 @@ class _Planner:
         ordered = {one.name for one in sources if one.in_order or wanted.in_order}
         # A key that several messages have is no message's name.
         self._by_key = {one.name for one in sources if one.key != "message_id"} - ordered
+        self._ordered = ordered
         self._in_order: InOrder | None = wanted.in_order or ("consumed" if ordered else None)
         self._unkeyed = 0
         self._of_keys: Mapping[str, str | None] = {}
@@ -182,7 +183,7 @@ class _Planner:
 
         return superseded.Asked(
             self._store, self._settings, connection, wanted.check_superseded, wanted.condition(), goes,
-            ("advice", "source", *TIMES), self._replays, self._say, bool(self._in_order),
+            ("advice", "source", *TIMES), self._replays, self._say, self._ordered,
         )  # fmt: skip
 
     def _advice(self, rows: pa.RecordBatch, owners: Owners) -> Iterator[str | None]:

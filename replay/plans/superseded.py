@@ -6,7 +6,7 @@ said, and the letter counts as not superseded.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,7 +28,7 @@ from dlq.core.settings import Settings
 from dlq.core.text import sql_literal
 from dlq.core.values.units import human_seconds
 from dlq.replay import came_back
-from dlq.replay.plans.letters import Place
+from dlq.replay.plans.letters import Place, lap_of
 from dlq.replay.runs.brokers import Brokers
 from dlq.replay.runs.load import Loader
 from dlq.replay.runs.ordering import FIRST_SENDINGS
@@ -42,11 +42,12 @@ MOST = 100_000
 """Letters of one broker."""
 _COLUMNS = (
     "record_id", "source", "broker_kind", "message_id", "keys", "key", "origin", "origin_group",
-    "published_at", "dead_at", "headers", "properties", "raw_properties",
+    "origin_exchange", "origin_routing_key", "published_at", "dead_at", "headers", "properties",
+    "raw_properties",
 )  # fmt: skip
 Say = Callable[[str], None]
 _Goes = Callable[[pa.RecordBatch], Sequence[bool]]
-_Group = tuple[str | None, ...]
+_Group = tuple[object, ...]
 _BECAME = {False: "was replayed and did not come back", True: "is chosen for this plan, too"}
 """Whether the newer letter of a key is asked for itself -> what became of it."""
 _FIRST_SENT = f"""{FIRST_SENDINGS}
@@ -62,6 +63,9 @@ class Found:
 
     why: dict[str, str] = field(default_factory=dict)
     """Id of a superseded letter -> what proves it."""
+    behind: set[str] = field(default_factory=set)
+    """Ids of those that would have the ledger's key of a newer one of the plan, where that is of business
+    keys: one of them can go."""
     unlooked: Counter[str] = field(default_factory=Counter)
     """Why it is not known -> of how many letters."""
 
@@ -83,8 +87,9 @@ class Asked(NamedTuple):
     """See `elsewhere.list_sent`."""
     say: Say
     """Told how much is looked at, at most, before that."""
-    in_order: bool = False
-    """Whether letters of a key go one after the other, so that none overwrites a newer one of the plan."""
+    in_order: Collection[str] = ()
+    """Sources whose letters of a key go one after the other, so that none overwrites a newer one of the
+    plan."""
 
 
 class _Known(NamedTuple):
@@ -92,7 +97,9 @@ class _Known(NamedTuple):
 
     record_id: str
     group: _Group
-    """The same for all that may replace each other."""
+    """The same for all that may replace each other: source, origin, its group, and key."""
+    trip: tuple[object, ...]
+    """The same for those of a group that go to one target for the same time."""
     published_at: int | None
     is_asked: bool
     """False: it was replayed, and did not come back."""
@@ -143,6 +150,8 @@ class _Look:
         for number, one in enumerate(self._letters):
             if one.is_asked and (why := str(self._proof.newer.get(number, "") or self._newer(number, best))):
                 self._found.why[one.record_id] = why
+                if self._is_newer(best[True, one.group + one.trip], number):
+                    self._found.behind.add(one.record_id)
             elif number in self._proof.unlooked:
                 self._found.unlooked[self._proof.unlooked[number]] += 1
 
@@ -180,7 +189,8 @@ class _Look:
                 spec = self._asked.settings.sources[record.source].key
                 if spec != "message_id" and record.key is not None:
                     group = record.source, record.origin, record.origin_group, record.key
-                    self._letters.append(_Known(record.record_id, group, record.published_at, is_asked))
+                    trip = lap_of(record), record.origin_exchange, record.origin_routing_key
+                    self._letters.append(_Known(record.record_id, group, trip, record.published_at, is_asked))
                     yield Sought(record, key_reader(spec), is_asked)
                 elif is_asked:
                     self._found.unlooked["it has no business key"] += 1
@@ -199,13 +209,14 @@ class _Look:
             return {record_id: (message_id, at) for record_id, message_id, at in rows}
 
     def _newest(self) -> dict[tuple[bool, _Group], int]:
-        """Return the newest of the letters that replace each other, of those asked for and of those
-        replayed."""
+        """Return the newest of the letters that replace each other, and of those that share a trip, of those
+        asked for and of those replayed."""
         found: dict[tuple[bool, _Group], int] = {}
         for number, one in enumerate(self._letters):
-            known = found.setdefault((one.is_asked, one.group), number)
-            if self._is_newer(number, known):
-                found[one.is_asked, one.group] = number
+            for group in (one.group, one.group + one.trip):
+                known = found.setdefault((one.is_asked, group), number)
+                if self._is_newer(number, known):
+                    found[one.is_asked, group] = number
         return found
 
     def _is_newer(self, number: int, other: int) -> bool:
@@ -221,7 +232,8 @@ class _Look:
         """Return which newer letter has replaced this one, in words; empty: none has."""
         for is_asked, became in _BECAME.items():
             other = best.get((is_asked, self._letters[number].group), number)
-            if not (is_asked and self._asked.in_order) and self._is_newer(other, number):
+            goes_before = is_asked and self._letters[number].group[0] in self._asked.in_order
+            if not goes_before and self._is_newer(other, number):
                 name = self._letters[other].record_id[:12]
                 return f"letter {name} of its key is newer, and {became}"
         return ""

@@ -14,7 +14,7 @@ from dlq.archive import segments
 from dlq.connectors.newer import Newer, NewerProof, NewerSearch
 from dlq.core.clock import now
 from dlq.core.errors import Unreachable
-from dlq.core.headers.provenance import REPLAY_ID, REPLAY_OF
+from dlq.core.headers.provenance import REPLAY_ID, REPLAY_LAP, REPLAY_OF
 from dlq.core.settings import Settings
 from dlq.replay.plans import planfile, superseded
 from dlq.replay.plans.plan import make
@@ -167,6 +167,29 @@ def test_a_newer_letter_of_the_key_that_goes_along_replaces_an_older_one_unless_
     why = f"letter {letter(5).record_id[:12]} of its key is newer, and is chosen for this plan, too"
     assert plan(CHECKED).superseded == {OLD: why}
     assert plan(replace(CHECKED, in_order="sent")).superseded == {}
+
+
+def test_that_another_source_goes_in_order_changes_nothing_for_this_one(plan: Planning) -> None:
+    stock = replace(plan.config.sources["orders"], name="stock", in_order=True)
+    plan.config = replace(plan.config, sources={**plan.config.sources, "stock": stock})
+    given(plan, {"published_at": HOUR}, {"published_at": 2 * HOUR})
+    plan.queue.log = Log()
+    assert ids(plan, plan(CHECKED)) == [NEW]
+
+
+@pytest.mark.parametrize("where", [None, f"record_id IN ('{OLD}', '{NEW}')"])
+def test_whatever_is_said_the_newest_of_one_ledger_key_goes(plan: Planning, where: str | None) -> None:
+    given(plan, {"published_at": HOUR}, {"published_at": 2 * HOUR})
+    plan.queue.log = Log()
+    header = plan(replace(CHECKED, where=where, any_advice=True))
+    assert (ids(plan, header), header.left_out) == ([NEW], {"superseded": 1})
+
+
+def test_any_advice_takes_in_an_older_one_of_another_ledger_key(plan: Planning) -> None:
+    given(plan, {"published_at": HOUR, "headers": {REPLAY_LAP: "1"}}, {"published_at": 2 * HOUR})
+    plan.queue.log = Log()
+    assert len(plan(CHECKED).superseded) == 1
+    assert ids(plan, plan(replace(CHECKED, any_advice=True))) == [OLD, NEW]
 
 
 def test_in_one_log_its_order_tells_what_is_newer_whatever_the_clocks(plan: Planning) -> None:
