@@ -23,9 +23,11 @@ from dlq.operations.triage import describe_failure
 from dlq.operations.workspace import Workspace
 from dlq.replay.plans import edits, planfile
 from dlq.replay.plans.destinations import is_allowed
-from dlq.replay.plans.planfile import Checked
+from dlq.replay.plans.planfile import Checked, Header
 from dlq.replay.plans.wanted import names_ids
 from dlq.replay.runs import rehearsal
+from dlq.replay.runs.load import Loader
+from dlq.replay.runs.ordering import InOrder
 from dlq.replay.runs.pace import Stop, stopping_on_signals
 from dlq.replay.runs.rehearsal import Book, Found, Stage
 
@@ -239,6 +241,7 @@ def take_passed(workspace: Workspace, prefix: str, wanted: PlanWanted) -> PlanWa
         )
     conditions = [f"fingerprint IN ({', '.join(map(sql_literal, passed))})"]
     conditions += [f"({one}\n)" for one in (header.where, wanted.selection.where) if one]
+    checks = wanted.how.check_superseded
     how = replace(
         wanted.how,
         to=header.to,
@@ -247,9 +250,20 @@ def take_passed(workspace: Workspace, prefix: str, wanted: PlanWanted) -> PlanWa
         fixed=True,
         keep_headers=wanted.how.keep_headers or header.keep_headers,
         unwrap=header.unwrapped > 0,
+        in_order=wanted.how.in_order or _order_asked_for(workspace, header),
+        again=wanted.how.again or header.again,
+        witness=wanted.how.witness or header.witness is True,
+        check_superseded=header.check_superseded if checks is None else checks,
         place=rehearsal.only_place(header),
     )
     return PlanWanted((), wanted.selection._replace(where=" AND ".join(conditions)), how)
+
+
+def _order_asked_for(workspace: Workspace, header: Header) -> InOrder | None:
+    """Return the order in which a plan goes; None where its sources' own settings say that, of theirs."""
+    names = Loader(workspace.store).sources(header.segments)
+    is_set = any(one.in_order for name, one in workspace.settings.sources.items() if name in names)
+    return None if is_set and header.in_order == "consumed" else header.in_order
 
 
 def _list_passed(workspace: Workspace, plan: str) -> list[str]:

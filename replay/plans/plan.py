@@ -303,6 +303,7 @@ class _Planner:
             not_looked_at=dict(self._picker.superseded.unlooked.most_common(MOST_WARNINGS)),
             in_order=self._in_order,
             unkeyed=self._unkeyed,
+            check_superseded=wanted.check_superseded,
         )
         digest = draft.digest(header)
         header = replace(header, digest=digest, plan=f"{made[:19].translate(_COMPACT)}-{digest[:6]}")

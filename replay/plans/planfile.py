@@ -140,6 +140,8 @@ class Header:
     """What lets the next letter of a key go; None: letters go in any order."""
     unkeyed: int = 0
     """How many of a plan in order have no key, and go at any time."""
+    check_superseded: bool | None = None
+    """Whether something newer was looked for; None: as its sources say, and in a plan of an older dlq."""
 
     @property
     def made_at(self) -> int:
@@ -451,7 +453,7 @@ def _target_quoted(target: Target) -> str:
 
 _LATER = (
     "actor", "reason", "told_by_letters", "target_brokers", "private", "unwrapped", "superseded",
-    "not_looked_at", "in_order", "unkeyed", "again", "owners_until", "files",
+    "not_looked_at", "in_order", "unkeyed", "again", "owners_until", "files", "check_superseded",
 )  # fmt: skip
 """What plans of an older dlq do not have."""
 

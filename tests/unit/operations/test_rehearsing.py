@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,27 @@ def test_what_goes_to_another_consumer_has_not_passed_though_it_died_alike(stage
         {"queue:orders": len(FAILURES) * OF_EACH + 1},
         {"not_rehearsed": 1},
     )
+
+
+@each_row("setting, asked", [
+    ("", {"in_order": "sent", "again": True, "witness": True, "check_superseded": True}),
+    ("", {"check_superseded": False, "in_order": "consumed"}),
+    ("in_order = true\n", {"in_order": "sent"}),
+    ("in_order = true\n", {}),
+])  # fmt: skip
+def test_a_later_plan_is_made_as_the_rehearsed_one_was(
+    broker: MemoryBroker, setting: str, asked: dict[str, Any]
+) -> None:
+    (Path.cwd() / "dlq.toml").write_text(memory_sources(in_file(Path.cwd()), "orders", more=setting))
+    stage = Stage(broker)
+    plan = make_plan(stage.workspace, PlanWanted(how=replace(ANY.how, **asked))).header.plan
+    passed = [Tried("f", 2, 2, 0, 0)]
+    rehearsal.write(stage.workspace.store, plan, rehearsal.Book("r", "p", "d", True, passed))
+    how = take_passed(stage.workspace, plan, PlanWanted()).how
+    assert how == replace(Wanted(**asked), **{name: getattr(how, name) for name in AS_REHEARSED})
+
+
+AS_REHEARSED = ("to", "any_advice", "fixed", "place")
 
 
 def test_where_copies_could_not_be_sent_their_failure_has_not_passed(
