@@ -8,7 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
+from dlq.core.errors import Busy, ConnectionLost, Unreachable
 from dlq.core.runtime import patience
 from dlq.replay.plans.destinations import Destination
 from dlq.replay.plans.letters import Letter
@@ -25,6 +28,7 @@ from dlq.replay.runs.consumed import (
     worst_of,
 )
 
+_T = TypeVar("_T")
 GROWTH = 10
 _LOOK_SECONDS = 2.0
 _SOON = 1.0
@@ -86,7 +90,7 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
     known = watch.look()
     size, over = 1, False
     while not over:
-        before = watch.ask(places)
+        before, _ = insist(partial(watch.ask, places), watch.stop)
         step = send(size)
         add_step(done.run, step, first=not done.steps)
         if step.sent:
@@ -115,6 +119,22 @@ def _name(done: Ramp) -> str:
         left -= GROWTH**steps
         steps += 1
     return f"step {number} of {max(number, steps)}: {run.sent + run.skipped:,} of {run.total:,} sent"
+
+
+def insist(ask: Callable[[], _T], stop: Callable[[], bool]) -> tuple[_T, float]:
+    """Ask in the middle of a plan until there is an answer: another run may hold a source for a while, and a
+    broker be away for a moment. Return it, and for how many seconds there was none. Raises Busy,
+    BrokerError."""
+    begun = time.monotonic()
+    while True:
+        waited = time.monotonic() - begun
+        try:
+            return ask(), waited
+        except (Busy, Unreachable, ConnectionLost) as error:
+            most = patience.BUSY if isinstance(error, Busy) else patience.RESTART
+            if stop() or waited > most:
+                raise
+        _sleep(patience.RECHECK, stop)
 
 
 def places_of(letters: Iterable[Letter]) -> set[Destination]:
@@ -176,7 +196,7 @@ class Watched:
 
     def _ask(self) -> None:
         self._asked = time.monotonic()
-        told = self._watch.ask(self.step.places)
+        told = self._insist(partial(self._watch.ask, self.step.places))
         if self._asked - self._begun < _SOON:
             self._behind = told
         self.now = up_to(self._behind, told)
@@ -189,12 +209,18 @@ class Watched:
 
     def _look(self) -> None:
         started, known = time.monotonic(), self.known
-        self.known = self._watch.look()
+        self.known = self._insist(self._watch.look)
         self._last_look = time.monotonic()
         self._look_pause = max(_LOOK_SECONDS, _LOOK_SHARE * (self._last_look - started))
         if self.known.total() > known.total():
             self._last_sign = self._last_look
         self._weigh()
+
+    def _insist(self, ask: Callable[[], _T]) -> _T:
+        """Do as `insist`; that is no silence of consumers."""
+        answer, waited = insist(ask, self._watch.stop)
+        self._last_sign += waited
+        return answer
 
     def _weigh(self) -> None:
         exact, rest = Counter[Destination](), Counter[Destination]()

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from dlq.replay.plans.planfile import Header
 from dlq.replay.runs.apply import Run, Send
 from dlq.replay.runs.consumed import Standing
 from dlq.replay.runs.elsewhere import find_gone, list_since
-from dlq.replay.runs.ramp import GROWTH, Ramp, Watch, Watched, add_step, judge
+from dlq.replay.runs.ramp import GROWTH, Ramp, Watch, Watched, add_step, insist, judge
 from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN
 
 DIED_AGAIN, SENT_ELSEWHERE = "died_again", "sent_elsewhere"
@@ -216,10 +217,11 @@ def send_in_turns(
     done = Ramp(start)
     if watch.exact and turns.waits_for_evidence:
         before = Run(start.plan, start.total, places=Counter(dict.fromkeys(watch.exact, 0)))
-        known = _watch(replace(watch, max_share=math.inf), done, before, watch.ask(watch.exact), known)
+        standing, _ = insist(partial(watch.ask, watch.exact), watch.stop)
+        known = _watch(replace(watch, max_share=math.inf), done, before, standing, known)
         turns.learn()
     while (some := turns.next) and not (done.stopped_by or done.run.stopped):
-        standing = watch.ask(places) if places else {}
+        standing, _ = insist(partial(watch.ask, places), watch.stop)
         wave = send(size, some)
         add_step(done.run, wave, first=False)
         wave.places = Counter({place: count for place, count in wave.places.items() if place in places})

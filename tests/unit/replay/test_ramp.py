@@ -18,8 +18,9 @@ from dlq.capture.pull import PullResult
 from dlq.cli.context import Context
 from dlq.connectors.base import Consumption, Reached, consumption_of
 from dlq.core.clock import now
-from dlq.core.errors import ArchiveError, HarmRefused
+from dlq.core.errors import ArchiveError, Busy, DlqError, HarmRefused, Unreachable
 from dlq.core.headers.provenance import REPLAY_ID, REPLAY_LAP
+from dlq.core.runtime import patience
 from dlq.operations.replays import ramping
 from dlq.replay import came_back
 from dlq.replay import ledger as ledgers
@@ -28,7 +29,7 @@ from dlq.replay.plans.destinations import Destination
 from dlq.replay.runs.apply import applying
 from dlq.replay.runs.consumed import Standing
 from dlq.replay.runs.pace import Stop, request_stop
-from dlq.replay.runs.ramp import Ramp, Watch, places_of, ramp
+from dlq.replay.runs.ramp import Ramp, Watch, insist, places_of, ramp
 
 MAX_SHARE = 0.1
 
@@ -218,6 +219,43 @@ def test_a_consumer_that_dies_stops_the_ramp(replay: Replaying, takes: int, sent
     assert [step.sent for step in done.steps] == sent
     assert (done.stopped_by, done.run.sent) == ("no_evidence", sum(sent))
     assert takes or (done.steps[0].evidence == "waiting" and "1 wait in orders (1 consumer)" in done.why)
+
+
+@pytest.mark.parametrize("asked", ["standing", "look"])
+@pytest.mark.parametrize("error", [Busy("source-orders is locked by pid 7"), Unreachable("no management")])
+def test_what_is_held_or_away_for_a_moment_in_the_middle_ends_no_ramp(
+    replay: Replaying, asked: str, error: DlqError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, errors = getattr(Consumer, asked), [error, error]
+
+    def answer(who: Consumer, *what: Any) -> Any:
+        if errors and who.replay.queue.arrived():
+            raise errors.pop()
+        return ask(who, *what)
+
+    monkeypatch.setattr(patience, "RECHECK", 0.01)
+    monkeypatch.setattr(Consumer, asked, answer)
+    done = climb(replay, replay.planned(11))
+    assert (done.stopped_by, done.run.sent, errors) == (None, 11, [])
+
+
+@pytest.mark.parametrize(("row", "error"), [("BUSY", Busy("held")), ("RESTART", Unreachable("gone"))])
+def test_what_is_held_or_away_for_too_long_ends_it(
+    row: str, error: DlqError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def fail() -> None:
+        asked.append(1)
+        raise error
+
+    monkeypatch.setattr(patience, "RECHECK", 0.01)
+    monkeypatch.setattr(patience, row, 0.05)
+    with pytest.raises(type(error)):
+        insist(fail, lambda: False)
+    assert len(asked) > 1
+    with pytest.raises(type(error)):
+        insist(fail, lambda: asked.append(1) is None)
 
 
 def test_a_ramp_waits_no_longer_than_its_letters_need_and_says_for_what_and_until_when(
