@@ -131,7 +131,8 @@ def applying(
     changes = edits.load(store, header)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
     bounds = Bounds(store, checked, ledger)
-    shared = _Shared(store, settings, checked, ledger, bounds, mark, loader, changes, stop, progress)
+    pace = Pace(header.rate, stop)
+    shared = _Shared(store, settings, checked, ledger, bounds, mark, loader, changes, stop, progress, pace)
 
     def send(at_most: int | None, turn: Sequence[Letter] | None = None) -> Run:
         run = Run(plan, header.letters, at_most)
@@ -234,6 +235,8 @@ class _Shared(NamedTuple):
     changes: Edits
     stop: Stop
     progress: _Progress
+    pace: Pace
+    """Of all steps and brokers: the first letter of each would be free of one of its own."""
 
     @property
     def lease(self) -> float:
@@ -264,7 +267,6 @@ class _Sender:
         self._answered_before: int | None = None
         """How many letters were answered when a connection ended last with one that nobody can tell of."""
         self._given_at = 0
-        self._pace = Pace(header.rate, shared.stop)
         self._failure: DlqError | None = None
         self._refusals: dict[str, tuple[int, str, int]] = {}
         """Reason -> the line that tells of it, the first letter, and how many there are."""
@@ -405,7 +407,7 @@ class _Sender:
         targets = self._shared.settings.replay.targets
         bound = {stem for stem in {letter.segment for letter in claimed} if files.get(stem, "") == read[stem]}
         for letter, record in zip(claimed, records, strict=True):
-            if not self._pace.wait(self._claims.renew_in_time):
+            if not self._shared.pace.wait(self._claims.renew_in_time):
                 self._run.stopped = True
                 return
             if not self._claims.take(letter):

@@ -2,6 +2,7 @@
 its work whenever somebody asks how far it is."""
 
 import json
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,14 @@ def test_without_a_key_it_goes_at_any_time_and_is_counted(shop: Shop) -> None:
     assert made["unkeyed"] == 2
     assert any("no key" in text for text in made["warnings"])
     assert [step["sent"] for step in shop.apply(made["plan"])["steps"]] == [3, 1]
+
+
+def test_a_rate_is_kept_from_wave_to_wave(shop: Shop) -> None:
+    shop.dead("a1", "a2", "a3", "a4")
+    plan = shop.plan(in_order="sent", rate=5.0)["plan"]
+    begun = time.monotonic()
+    assert shop.apply(plan)["sent"] == 4
+    assert time.monotonic() - begun >= 0.5, "three times a fifth of a second, and a burst of a tenth"
 
 
 def test_growing_waves_stop_at_harm(shop: Shop) -> None:
