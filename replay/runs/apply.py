@@ -47,6 +47,10 @@ _NOT_ALLOWED = "[replay] targets does not let letters go there"
 _DEADLY = "the connection ended both times that it was sent, and the broker has not kept it"
 _MOST_NAMED = 20
 _NAMED_AS: Mapping[State, str] = {"refused": "refused", "planned": "left out, and may go later"}
+_OUTLIVED = (
+    "since {} an owner's word does not hold any more for some of its letters (holds_for in [consumers]); "
+    "make a new plan, which leaves them out"
+)
 _CHANGED = "the archive holds something else than what was planned"
 
 
@@ -173,14 +177,11 @@ def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | Non
     checked = planfile.check(store, plan)
     header = checked.header
     moment = now()
-    is_late = header.owners_until is not None and (from_iso(header.owners_until) or 0) <= moment
+    is_late = _word_ends(header) <= moment
     is_bound = is_late or approvals.is_needed(header, settings.replay)
     if is_bound and not (ledger and status.has_ended(store, ledger, header)):
         if is_late:
-            raise UsageError(
-                f"plan {plan}: since {header.owners_until} an owner's word does not hold any more for some "
-                "of its letters (holds_for in [consumers]); make a new plan, which leaves them out"
-            )
+            raise UsageError(f"plan {plan}: {_OUTLIVED.format(header.owners_until)}")
         approvals.check(header, ledger.events() if ledger else (), settings.replay, moment)
     for target in header.targets:
         if not is_allowed(target_named(target), settings.replay.targets):
@@ -190,6 +191,11 @@ def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | Non
             )
     _check_bound(checked)
     return checked
+
+
+def _word_ends(header: Header) -> float:
+    """Return until when its owners' word holds, in microseconds; where that cannot be read it has ended."""
+    return math.inf if header.owners_until is None else from_iso(header.owners_until) or 0
 
 
 def _check_bound(plan: planfile.Checked) -> None:
@@ -267,6 +273,7 @@ class _Sender:
         self._answered_before: int | None = None
         """How many letters were answered when a connection ended last with one that nobody can tell of."""
         self._given_at = 0
+        self._word_ends = _word_ends(header)
         self._failure: DlqError | None = None
         self._refusals: dict[str, tuple[int, str, int]] = {}
         """Reason -> the line that tells of it, the first letter, and how many there are."""
@@ -407,7 +414,7 @@ class _Sender:
         targets = self._shared.settings.replay.targets
         bound = {stem for stem in {letter.segment for letter in claimed} if files.get(stem, "") == read[stem]}
         for letter, record in zip(claimed, records, strict=True):
-            if not self._shared.pace.wait(self._claims.renew_in_time):
+            if not self._shared.pace.wait(self._claims.renew_in_time) or self._outlives_word():
                 self._run.stopped = True
                 return
             if not self._claims.take(letter):
@@ -424,6 +431,13 @@ class _Sender:
             self._given_at = now()
             self._run.places[letter.broker, letter.target] += 1
             yield outgoing
+
+    def _outlives_word(self) -> bool:
+        """Return whether the word of an owner has ended meanwhile, so that nothing more may go."""
+        if now() < self._word_ends:
+            return False
+        self._run.notes.append(f"stopped: {_OUTLIVED.format(self._header.owners_until)}")
+        return True
 
     def _take_answer(self, sent: Sent) -> tuple[Letter, State]:
         letter, state = self._claims.take_answer(sent)

@@ -78,3 +78,21 @@ def test_a_plan_that_outlives_a_word_that_it_rests_on_is_refused(
     assert replay.apply(early).sent == 0, "it has ended"
     with pytest.raises(UsageError, match="an owner's word does not hold any more for some of its letters"):
         replay.apply(late)
+
+
+def test_an_apply_stops_when_a_word_that_it_rests_on_ends_meanwhile(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = now()
+    billing = Consumer("billing", ("orders",), "safe", holds_for="1h")
+    replay.config = replace(replay.config, consumers={"billing": billing})
+    fill(replay.store, 30, "check_first", dead_at=begun - HOUR // 2)
+    plan = replay.plan()
+    monkeypatch.setattr(
+        "dlq.replay.runs.apply.now", lambda: begun + HOUR if len(replay.queue.arrived()) > 4 else begun
+    )
+    run = replay.apply(plan)
+    assert run.stopped
+    assert [note for note in run.notes if note.startswith("stopped: since ")] == run.notes
+    assert replay.states(plan) == {"confirmed": run.sent, "planned": 30 - run.sent}
+    assert 5 <= run.sent < 30
