@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from dlq.replay import came_back
 from dlq.replay import ledger as ledgers
 from dlq.replay.plans import planfile
 from dlq.replay.plans.destinations import Destination
+from dlq.replay.plans.letters import Letter
 from dlq.replay.runs.apply import applying
 from dlq.replay.runs.consumed import Standing
 from dlq.replay.runs.pace import Stop, request_stop
@@ -109,6 +110,27 @@ def test_a_later_ramp_of_the_same_plan_goes_on_where_it_was_stopped(replay: Repl
     assert sorted(replay.queue.arrived()) == sorted(replay.keys(plan))
     done = climb(replay, plan, lambda _n: True)
     assert (done.steps, done.run.skipped, done.stopped_by) == ([], 100, None)
+
+
+def test_a_later_ramp_asks_for_what_was_sent_many_at_once(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, claimed, claim = replay.planned(300), list[int](), replay.ledger.claim
+    stop = Stop(replay.store, plan)
+    with (
+        brokers(replay.config, replay.queue) as opened,
+        applying(replay.store, replay.config, plan, opened, replay.ledger, stop) as send,
+    ):
+        send(298)
+
+    def note(of: str, letters: Sequence[Letter], *more: Any) -> set[str]:
+        claimed.append(len(letters))
+        return claim(of, letters, *more)
+
+    monkeypatch.setattr(replay.ledger, "claim", note)
+    done = climb(replay, plan)
+    assert ([step.sent for step in done.steps], done.run.skipped) == ([1, 1], 298)
+    assert sum(claimed) == 2
 
 
 def test_a_damaged_segment_is_named_where_what_came_back_is_looked_for(replay: Replaying) -> None:
