@@ -26,10 +26,11 @@ def configured(archive: Path, url: str, lease: float) -> Settings:
 
 
 class OfAnotherHost(LocalStore):
-    """The archive as another host sees it: a lock of one host does not keep the other out."""
+    """The archive as another host sees it: a lock of one host does not keep the other out, nor does it look
+    like that of another plan."""
 
     def lock(self, name: str) -> AbstractContextManager[None]:
-        return super().lock(f"{name}-{socket.gethostname()}")
+        return super().lock(f"{socket.gethostname()}-{name}")
 
 
 def main(host: str, archive: str, url: str, lease: str, plan: str, queue_path: str, *strike: str) -> None:
