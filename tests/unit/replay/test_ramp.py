@@ -186,7 +186,7 @@ def test_stop_ends_the_wait(replay: Replaying) -> None:
     assert replay.states(plan)["confirmed"] == done.run.sent
 
 
-class Busy(Consumer):
+class LiveTraffic(Consumer):
     """Reads a log to which others send all the time: it never reaches the end. With `takes` the letters lie
     in another partition."""
 
@@ -206,7 +206,7 @@ class Busy(Consumer):
 def test_a_log_counts_up_to_where_it_ended_behind_the_letters(
     replay: Replaying, takes: int, sent: list[int]
 ) -> None:
-    done = climb(replay, replay.planned(3), wait=2.0, kind=Busy, takes=takes)
+    done = climb(replay, replay.planned(3), wait=2.0, kind=LiveTraffic, takes=takes)
     assert [step.sent for step in done.steps] == sent
     assert done.stopped_by == (None if takes else "no_evidence")
 
