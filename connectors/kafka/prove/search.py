@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from dlq.connectors.base import Evidence, Outgoing, Proof, Search
 from dlq.connectors.kafka.look.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.prove.evidence import End, TopicEnds, read, write
-from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between
+from dlq.connectors.kafka.prove.wholeness import end_of_epoch, is_compacted_between, stored_end
 from dlq.connectors.kafka.read.odd_headers import headers_of
 from dlq.connectors.proving import decide, decide_by_place, numbers_of, why_compacted, why_lost
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
@@ -52,11 +52,14 @@ def _find_in_topic(cluster: Cluster, search: Search, name: str, letters: Sequenc
         return decide(letters, (), [f"{error}: it may have been deleted since"])
     before = read(search.before, cluster.id, topic)
     starts = _starts(cluster, topic, before, search.since)
-    found = _scan(cluster, topic, starts, wanted)
+    doubts, found = list[str](), _scan(cluster, cluster.logs([topic]), starts, wanted)
     if found != wanted:
         time.sleep(patience.SETTLED)
-        found |= _scan(cluster, topic, starts, wanted - found)
-    doubts = _doubts(cluster, topic, before) if found != wanted else []
+        held = {place: _ask_end(cluster, place) for place in starts}
+        logs = cluster.logs([topic])  # asked after that, or what is shown in between would not be looked at
+        found |= _scan(cluster, logs, starts, wanted - found)
+        hidden = [why for log in logs for why in _why_hidden(log, held.get(log.place, log.end))]
+        doubts = [*_doubts(cluster, topic, before), *hidden]
     return decide(letters, numbers_of(letters, {replay.decode() for replay in found}), doubts)
 
 
@@ -67,6 +70,26 @@ def _starts(cluster: Cluster, topic: Topic, before: TopicEnds, since: int) -> di
     if before.ends:
         return {place: before.end_of(place.partition).offset for place in places}
     return cluster.offsets_since(places, since // 1000 - _MARGIN_MS)
+
+
+def _ask_end(cluster: Cluster, place: Place) -> int | BrokerError:
+    """Return where a partition ends on its leader, or why that is not told."""
+    try:
+        return stored_end(cluster, place)
+    except BrokerError as error:
+        return error
+
+
+def _why_hidden(log: Log, held: int | BrokerError) -> list[str]:
+    """Return whether its leader held more than it shows: what was sent may be that, and be shown later."""
+    if isinstance(held, BrokerError):
+        return [f"it is not known whether the leader of {log.place} holds more than it shows: {held}"]
+    if held <= log.end:
+        return []
+    return [
+        f"{log.place} ends at {held} on its leader, and what lies from {log.end} on is not shown before its "
+        "other replicas have it; ask again then"
+    ]
 
 
 def _doubts(cluster: Cluster, topic: Topic, before: TopicEnds) -> list[str]:
@@ -124,11 +147,13 @@ def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
     return [f"{log.place} lacks records behind {ended}: it was compacted meanwhile"]
 
 
-def _scan(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: Iterable[bytes]) -> set[bytes]:
-    """Return those of the replay ids that lie in the topic, as far as it goes now: not in transactions of
+def _scan(
+    cluster: Cluster, shown: Iterable[Log], starts: Mapping[Place, int], wanted: Iterable[bytes]
+) -> set[bytes]:
+    """Return those of the replay ids that lie in logs, as far as these are shown: not in transactions of
     others that were aborted, but behind one that is open."""
     sought = set(wanted)
-    logs = [log for log in cluster.logs([topic]) if log.place in starts]
+    logs = [log for log in shown if log.place in starts]
     first = {log.place: max(starts[log.place], log.start) for log in logs}
     committed = {log.place: (first[log.place], log.stable) for log in logs}
     behind = {log.place: (max(first[log.place], log.stable), log.end) for log in logs}

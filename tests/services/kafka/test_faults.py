@@ -4,13 +4,18 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewTopic
 from support.brokers.kafka.broker import Kafka
+from support.brokers.kafka.driver import Driver, eventually
 from support.brokers.kafka.fixtures import KafkaPlace, connector_of
 from support.brokers.kafka.letters import is_in_doubt, outgoing, search_of, sent
 from support.sending_contract import new_plan, until_it_ends
+from support.waiting import PATIENCE
 
 from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.core.clock import now
@@ -144,6 +149,37 @@ def test_a_log_that_lost_just_what_followed_its_bound_proves_nothing_of_a_replay
     assert failing.connector.find(search).shown == {0: "sent"}
     lose(failing, failing.topic, kept)
     assert is_in_doubt(failing, search, "began anew since")
+
+
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_what_a_leader_holds_and_its_followers_lack_is_in_doubt_until_they_have_it() -> None:
+    with (
+        Kafka() as leader,
+        Kafka(beside=leader) as follower,
+        closing(connector_of(leader, timeout="2s")) as hasty,
+    ):
+        place = KafkaPlace(leader, Driver(leader.bootstrap), hasty)
+        told = NewTopic(place.topic, 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"})
+        place.driver.admin.create_topics([told])[place.topic].result(PATIENCE)
+        eventually(lambda: place.driver.end(place.topic) >= 0)
+        search = search_of(place, place.topic)
+
+        def given() -> Iterator[Outgoing]:
+            yield outgoing(1, place.topic, search.plan)
+            eventually(lambda: place.driver.end(place.topic) == 1)
+            follower.kill()
+            yield from search.letters
+
+        answers, _ = until_it_ends(hasty.publisher(SendRequest(search.plan, 2)), given())
+        assert {answer.number: answer.outcome for answer in answers} == {1: "confirmed", 0: "in_doubt"}
+        eventually(lambda: len(place.driver.admin.list_topics(timeout=PATIENCE).brokers) == 1)
+        with closing(connector_of(leader)) as later:  # it knows of no other that it would wait for
+            assert is_in_doubt(
+                replace(place, connector=later), search, "ends at 2 on its leader, and what lies"
+            )
+            follower.start()
+            eventually(lambda: place.driver.end(place.topic) == 2)
+            assert later.find(search).shown == {0: "sent"}
 
 
 @pytest.mark.usefixtures("nothing_on_its_way")

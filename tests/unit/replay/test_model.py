@@ -467,6 +467,9 @@ class Partition(Model):
     def end_of_epoch(self, _place: Place, epoch: int) -> int:
         return next((start for known, start in self._epochs if known > epoch), self._end)
 
+    def stored_end(self, _place: Place) -> int:
+        return self._end
+
     def is_compacted_between(self, _place: Place, first: int, end: int) -> bool:
         return not {*range(first, end)} <= {one.offset for one in self._kept}
 
@@ -489,6 +492,7 @@ ASKED = {
     "end_of_epoch": Partition.end_of_epoch,
     "is_compacted_between": Partition.is_compacted_between,
     "find_between": Partition.among,
+    "stored_end": Partition.stored_end,
 }
 """What Kafka's rules ask its brokers for."""
 

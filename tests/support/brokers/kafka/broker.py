@@ -65,6 +65,7 @@ class Kafka(Started):
     `users` adds a listener with SASL PLAIN (user -> password), on which with `acl` only `admin` may do
     everything; without SASL everybody may. `tls` adds a listener with a certificate of 127.0.0.1. What
     listens at `behind` tells clients that it is at the port `front`, where a test may put something between.
+    One `beside` another is a second broker of its cluster.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Kafka(Started):
         acl: bool = False,
         tls: bool = False,
         jvm: Sequence[str] = QUICK,
+        beside: "Kafka | None" = None,
         **configuration: object,
     ) -> None:
         self.version, self.jars, self.jvm = version, install(version), jvm
@@ -106,6 +108,11 @@ class Kafka(Started):
             ),
             **{name.replace("_", "."): value for name, value in configuration.items()},
         }
+        self._beside, self.controller = beside, controller
+        if beside is not None:
+            voters = f"1@127.0.0.1:{beside.controller}"
+            settings |= {"process.roles": "broker", "node.id": 2, "controller.quorum.voters": voters}
+            settings["listeners"] = ",".join(told)
         self._settings = self.folder / "server.properties"
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         atexit.register(self.stop)
@@ -142,8 +149,9 @@ class Kafka(Started):
             time.sleep(0.05)
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ("format", "-t", f"A{cluster[1:]}", "-c", str(self._settings))  # no id starts with a dash
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster = self._beside.cluster if self._beside else f"A{made[1:]}"  # no id starts with a dash
+        arguments = ("format", "-t", self.cluster, "-c", str(self._settings))
         command = self.java("kafka.tools.StorageTool", *arguments, heap="128m")
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode:
