@@ -59,7 +59,9 @@ _ORIGINS = (
 _BY_TOPIC = {known.topic: known for known in _ORIGINS}
 TRACE_OF_BINDER = "x-exception-stacktrace"
 """In which Spring Cloud Stream shows the message's headers, its consumer group among them."""
-_GROUP_IN_TRACE = re.compile(r"\bkafka_groupId=([^,}\s]+)[,}]")
+_GROUP_IN_TRACE = re.compile(r"\bkafka_groupId=([^,}\s]+)([,}]?)")
+"""A group, and what ends it; nothing does where it is cut off. A pattern that needs an end would read one
+long word anew from each name in it."""
 TELL_THE_PLACE = frozenset(
     [TRACE_OF_BINDER, *(name for known in _ORIGINS for name in (known.topic, known.group))]
 )
@@ -123,7 +125,7 @@ def died_at(headers: Mapping[str, str], dead_letter_topic: str) -> Origin | None
 
 def _group_in(trace: str) -> str | None:
     """Return the one group that a trace names: it may show the message, with anybody's headers, often."""
-    named = {*_GROUP_IN_TRACE.findall(trace)}
+    named = {group for group, end in _GROUP_IN_TRACE.findall(trace) if end}
     return named.pop() if len(named) == 1 else None
 
 

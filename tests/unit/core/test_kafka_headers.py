@@ -1,5 +1,6 @@
 """Where a dead letter of Kafka came from is told by the newest headers that a framework has left."""
 
+import time
 from collections.abc import Mapping
 
 from support.rows import each_row
@@ -71,6 +72,13 @@ def test_spring_cloud_stream_names_the_group(topic: str, trace: str, group: str 
     found = died_at({**placed("x-original-"), **({"x-exception-stacktrace": trace} if trace else {})}, topic)
     assert found is not None
     assert found.group == group
+
+
+def test_a_trace_that_names_groups_without_an_end_holds_up_nobody() -> None:
+    trace, began = "kafka_groupId=" * 10_000, time.process_time()
+    found = died_at({"x-original-topic": "orders", "x-exception-stacktrace": trace}, "error.orders.billing")
+    assert (found and found.group) == "billing"
+    assert time.process_time() - began < 2
 
 
 def test_of_repeated_headers_only_those_of_smallrye_have_the_newest_first() -> None:
