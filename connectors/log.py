@@ -51,7 +51,7 @@ class Plan(Generic[_Place]):
     notes: list[str] = field(default_factory=list)
     complete: bool = True
     marks: dict[str, int] = field(default_factory=dict)
-    """What checkpoints keep beside the offsets, to know each log again; nothing of it needs to be read."""
+    """What checkpoints keep beside what is read, to know each log again; nothing of it needs to be read."""
 
     @property
     def offsets(self) -> int:
@@ -91,7 +91,9 @@ class Plan(Generic[_Place]):
             self.complete = False  # nobody knows what the old log held beyond its checkpoint
             self.gaps.append(Gap(place, reached, None, latest))
             self.notes.append(words.begun_anew.format(**told))
-            return f"{key}~{generation + 1}", first
+            latest = f"{key}~{generation + 1}"
+            self.marks[latest] = first  # though nothing is there to be read: this is told once
+            return latest, first
         if reached < first and latest in resume:
             self.gaps.append(Gap(place, reached, first, latest))
         elif reached < first:

@@ -19,7 +19,7 @@ from dlq.connectors.kafka.prove.wholeness import end_of_epoch
 from dlq.connectors.kafka.read.partitions import KafkaReading
 from dlq.connectors.kafka.read.pointers import Pointers
 from dlq.connectors.kafka.read.private import KafkaPrivate
-from dlq.connectors.kafka.read.snapshot import cut_logs, facts_of, look, plan_of, unread_note
+from dlq.connectors.kafka.read.snapshot import cut_logs, facts_of, look, note_absent, plan_of, unread_note
 from dlq.connectors.kafka.republish import (
     LOOKS_DEAD,
     Told,
@@ -101,6 +101,7 @@ class KafkaConnector(base.Connector):
         plan = plan_of(cluster.id, topics, logs, resume, cut)
         plan.complete = plan.complete and not unread
         plan.notes += [unread_note(why) for why in unread.values()]
+        note_absent(plan, cluster, str(source.topic), {*unread, *(topic.name for topic in topics)}, resume)
         pointers = Pointers(cluster, request.resume, now() // 1000) if source.resolve else None
         ids = {topic.name: topic.id for topic in topics}
         return KafkaReading(cluster, request, plan, facts_of(topics, logs), ids, pointers)

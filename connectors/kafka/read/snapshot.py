@@ -5,6 +5,7 @@ and begins at 0, and only its id differs. A log that was cut and has grown again
 another leader's epoch where it was cut.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -17,6 +18,8 @@ from dlq.core.text import for_terminal
 
 EPOCH = "#epoch"
 """Behind a checkpoint's key: the leader's epoch in which the last record of the partition was written."""
+_ABSENT = "#absent"
+"""In the place of a topic's id and partition: how far it had been read when its absence was told."""
 
 _WORDS = Words(
     begun_anew="{place} ends at {end} and was read to {reached}: its end was cut off before that (an unclean "
@@ -117,9 +120,7 @@ def plan_of(
 def _note_former(plan: Plan[Place], cluster: str, topic: Topic, resume: Checkpoint) -> None:
     """Nobody knows what a deleted topic held beyond its checkpoint, so this reading is not all there was."""
     mine = f"{topic.name}@{cluster}/{topic.id}:"
-    same_name = [
-        key for key in resume if key.startswith(f"{topic.name}@{cluster}/") and not key.endswith(EPOCH)
-    ]
+    same_name = [key for key in resume if key.startswith(f"{topic.name}@{cluster}/") and "#" not in key]
     if same_name and not any(key.startswith(mine) for key in same_name):
         plan.complete = False
         reached = {key.rpartition(":")[2].partition("~")[0]: resume[key] for key in same_name}
@@ -132,6 +133,36 @@ def _note_former(plan: Plan[Place], cluster: str, topic: Topic, resume: Checkpoi
             f"{topic.name} was deleted and made again: it has another topic id. It is read from its start; "
             f"letters of the old one behind what was pulled (partition {told}) are lost"
         )
+
+
+def note_absent(
+    plan: Plan[Place], cluster: Cluster, wanted: str, shown: Collection[str], resume: Checkpoint
+) -> None:
+    """Note the topics of a pattern that earlier pulls read, and that are not `shown` among its topics now:
+    each time one that the user may not see, and once one that is not there. Raises BrokerError."""
+    reached = _offsets_read(cluster.id, wanted, resume)
+    for name in sorted(reached.keys() - shown):
+        why, mark = BrokerError(f"{name} was not there for a moment"), f"{name}@{cluster.id}/{_ABSENT}"
+        try:
+            cluster.topic(name)
+        except NotFound as error:
+            if resume.get(mark) == reached[name]:
+                continue
+            plan.marks[mark], why = reached[name], error
+        except AccessDenied as error:
+            why = error
+        plan.complete = False
+        plan.notes.append(f"{unread_note(why)}; an earlier pull read it, and what came since is missing")
+
+
+def _offsets_read(cluster: str, wanted: str, resume: Checkpoint) -> Mapping[str, int]:
+    """Topic that fits `wanted` -> the sum of the offsets to which earlier pulls have read its partitions."""
+    reached = Counter[str]()
+    for key, offset in resume.items():
+        name, _, rest = key.partition("@")
+        if rest.startswith(f"{cluster}/") and "#" not in key and fnmatchcase(name, wanted):
+            reached[name] += offset
+    return reached
 
 
 def facts_of(topics: Sequence[Topic], logs: Sequence[Log]) -> Mapping[str, object]:

@@ -88,6 +88,8 @@ class RocketConnector(base.Connector):
         cluster, source = self.cluster, request.source
         found, facts, notes = self._look(source)
         resume = request.resume if request.mode == "drain" else base.NO_CHECKPOINT
+        wanted = source.topic or (DISCARDED if source.transactions else f"{DEAD_LETTERS}{source.group}")
+        found += snapshot.passed_over(cluster, wanted, found, resume, self._unreadable)
         plan = snapshot.plan_of(found, resume, snapshot.begun_anew(cluster, found, resume))
         unread = self._unread(source, facts, resume)
         plan.complete = plan.complete and not unread
@@ -189,14 +191,13 @@ class RocketConnector(base.Connector):
         self, source: Source
     ) -> tuple[list[snapshot.QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
         """Return what there is to read of a source, what its brokers are, and what an empty answer means."""
-        cluster = self.cluster
+        cluster, self._unreadable = self.cluster, {}
         cluster.leave_out_silent()
         facts = doctor.broker_facts(cluster)
         if source.transactions:
             notes = [*doctor.without_index(facts), *doctor.late_outcomes(facts)]
             facts = {node: {**told, "checked_to": checked_to(cluster, node)} for node, told in facts.items()}
             return _transaction_offsets(cluster, facts), facts, notes
-        self._unreadable = {}
         topics = [source.topic] if source.topic else snapshot.dead_letter_topics(cluster, str(source.group))
         found = [*_all_that_may_be_read(cluster, topics, self._unreadable)]
         if self._unreadable or source.topic:

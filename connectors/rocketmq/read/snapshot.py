@@ -1,5 +1,6 @@
 """What lies in which queue now, and from where to read it: the plan of one reading."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
@@ -22,14 +23,17 @@ from dlq.connectors.rocketmq.read.queue import (
     pull_fields,
     scan_queue,
 )
-from dlq.core.errors import BrokerError, NotFound
+from dlq.core.errors import AccessDenied, BrokerError, NotFound
 from dlq.core.headers.rocketmq_topics import DEAD_LETTERS, RETRY
 
 _IS_PATTERN = frozenset("*?[")
+_KEY = re.compile(r"(?P<topic>[^@]*)@(?P<node>.*):(?P<queue>\d{1,9})")
+"""Of a checkpoint; more may follow."""
 
 _WORDS = Words(
-    begun_anew="{place} has begun anew: its broker was replaced, or lost its store. It is read from its "
-    "start; letters that came after offset {last} of the old one and were not pulled are lost",
+    begun_anew="{place} has begun anew, or is gone: its broker was replaced, or lost its store, or its topic "
+    "was deleted. It is read from its start; letters that came after offset {last} of the old one and were "
+    "not pulled are lost",
     gone="{place}: retention had deleted {first} older letters before this pull",
 )
 
@@ -178,7 +182,7 @@ def plan_of(
         place, lowest, highest, pullable = offsets
         name, bounds = str(place), (lowest, highest)
         plan.add(offsets, name, name, bounds, resume, _WORDS, anew=place in anew)
-        if not pullable:
+        if not pullable and highest:
             plan.notes.append(f"{place} may not be pulled: {_why_not(place)}; it is read through its index")
     return plan
 
@@ -230,9 +234,33 @@ def check_group(cluster: Cluster, group: str, found: Sequence[QueueOffsets]) -> 
     return [f"no dead letters of {group} on {masters}; a broker that is down is not asked, and may have some"]
 
 
+def _places_of(resume: Checkpoint) -> set[MessageQueue]:
+    """Return the queues that earlier pulls read."""
+    found = filter(None, map(_KEY.match, resume))
+    return {MessageQueue(one["topic"], one["node"], int(one["queue"])) for one in found}
+
+
+def passed_over(
+    cluster: Cluster,
+    wanted: str,
+    found: Iterable[QueueOffsets],
+    resume: Checkpoint,
+    unreadable: dict[str, BrokerError],
+) -> Iterator[QueueOffsets]:
+    """Yield what else earlier pulls read on masters that are there, of topics that fit `wanted`: queues that
+    no topic has any more. They end at 0 where they are gone. Raises BrokerError."""
+    for place in sorted(_places_of(resume) - {offsets.place for offsets in found}):
+        is_asked = place.node in cluster.masters() and place.topic not in unreadable
+        if is_asked and fnmatchcase(place.topic, wanted):
+            try:
+                yield unpulled_offsets(cluster, place)
+            except AccessDenied as error:
+                unreadable[place.topic] = error
+
+
 def unread_nodes(cluster: Cluster, resume: Checkpoint) -> list[str]:
     """Brokers that may hold letters and were not asked, in words."""
-    nodes = {key.rpartition("@")[2].rpartition(":")[0] for key in resume}
+    nodes = {place.node for place in _places_of(resume)}
     gone = sorted(nodes - {*cluster.masters(), *cluster.without_master, *cluster.silent})
     return [
         *(f"not read: {node}: {why}" for node, why in cluster.silent.items()),

@@ -56,6 +56,43 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_others_are_pulled(
     assert (again["sources"][0]["captured"], "error" in again["sources"][0]) == (0, False)
 
 
+def test_a_topic_that_the_user_sees_no_more_is_named_until_it_is_seen_again(
+    half_closed: Path, kafka: KafkaPlace
+) -> None:
+    shut = f"half-{kafka.number}-shut-dlt"
+    kafka.driver.grant(shut, AclOperation.READ)
+    [pulled] = dlq(half_closed, "pull")[0]["sources"]
+    kafka.driver.send(shut, b"since")
+    for right in (AclOperation.READ, AclOperation.DESCRIBE):
+        kafka.driver.withdraw(shut, right)
+    for _ in range(2):
+        answer, said = dlq(half_closed, "pull", code=3)
+        assert (answer["sources"][0]["captured"], f"not read: topic {shut} " in said) == (0, True)
+    kafka.driver.grant(shut, AclOperation.READ)
+    [source] = dlq(half_closed, "pull")[0]["sources"]
+    assert (pulled["captured"], source["captured"]) == (2, 1)
+
+
+def test_a_topic_of_a_pattern_that_was_deleted_is_told_once(kafka: KafkaPlace) -> None:
+    kept, gone = (f"{kafka.topic}-{which}-dlt" for which in ("kept", "gone"))
+    for name in (kept, gone):
+        kafka.driver.create_topic(name)
+        kafka.driver.send(name, b"1")
+    reached: dict[str, int] = {}
+
+    def read() -> tuple[int, bool, bool]:
+        seen = kafka.read(reached, topic=f"{kafka.topic}-*-dlt")
+        reached.update(seen.checkpoint)
+        return len(seen.records), seen.complete, any(gone in note for note in seen.notes)
+
+    assert read() == (2, True, False)
+    kafka.driver.delete_topic(gone)
+    assert read() == (0, False, True)
+    assert read() == (0, True, False)
+    kafka.driver.create_topic(gone)
+    assert read() == (0, False, True), "it is another one"
+
+
 @pytest.fixture(scope="module")
 def with_two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, Path]]:
     folder = tmp_path_factory.mktemp("disks")

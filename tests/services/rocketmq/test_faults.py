@@ -151,6 +151,31 @@ def test_a_store_that_was_replaced_and_has_grown_as_far_is_read_from_its_start(o
 
 
 @on_every_version
+def test_a_store_that_was_lost_and_has_no_letter_since_is_told_once(two: Own) -> None:
+    cluster = two.cluster
+    for node in cluster.addresses:
+        two.fill(node, 3)
+    connector = connector_of(cluster)
+    first = read_all(connector, two.request)
+    cluster.kill("broker-b")
+    shutil.rmtree(cluster.folder / "broker-b")
+    cluster.start_node("broker-b")
+    eventually(lambda: {*cluster.registered()} == {*cluster.addresses})
+    second = read_all(connector, replace(two.request, resume=first.checkpoint))
+    assert (second.records, second.complete) == ([], False)
+    assert [gap[:3] for gap in second.gaps] == [(f"{two.dead}@broker-b:0", 3, None)]
+    assert any("lost its store" in note for note in second.notes)
+    resume = {**first.checkpoint, **second.checkpoint}
+    third = read_all(connector, replace(two.request, resume=resume))
+    assert (third.records, third.gaps, third.complete) == ([], [], True)
+    two.fill("broker-b", 5)
+    later = read_all(connector, replace(two.request, resume={**resume, **third.checkpoint}))
+    assert [record.offset for record in later.records] == [*range(5)]
+    assert (later.gaps, later.complete) == ([], True)
+    connector.close()
+
+
+@on_every_version
 def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(two: Own) -> None:
     cluster = two.cluster
     for node in cluster.addresses:

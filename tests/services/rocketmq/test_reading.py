@@ -134,6 +134,35 @@ def test_a_pattern_finds_its_groups(rocket: Rocket) -> None:
     assert [record.origin_group for record in seen.records] == [f"{rocket.group}-a", f"{rocket.group}-b"]
 
 
+def test_a_group_of_a_pattern_whose_topic_was_deleted_is_told_once(rocket: Rocket) -> None:
+    for name in ("kept", "gone"):
+        rocket.driver.create_topic(f"{rocket.dead}-{name}")
+        rocket.driver.send(f"{rocket.dead}-{name}", b"1")
+        rocket.wait_for_routes(f"{rocket.dead}-{name}")
+    pattern = f"{rocket.group}-*"
+    first = rocket.read(group=pattern)
+    assert (len(first.records), first.complete) == (2, True)
+    rocket.driver.delete_topic(f"{rocket.dead}-gone")
+    rocket.connector.cluster.forget_route(f"{rocket.dead}-gone")
+    second = rocket.read(first.checkpoint, group=pattern)
+    assert (second.records, second.complete) == ([], False)
+    assert [gap[:3] for gap in second.gaps] == [(f"{rocket.dead}-gone@broker-a:0", 1, None)]
+    assert any("its topic was deleted" in note for note in second.notes)
+    third = rocket.read({**first.checkpoint, **second.checkpoint}, group=pattern)
+    assert (third.gaps, third.complete) == ([], True)
+
+
+def test_queues_that_a_topic_has_no_more_are_read_to_their_end(rocket: Rocket) -> None:
+    rocket.driver.create_topic(rocket.dead, 2)
+    rocket.wait_for_routes(rocket.dead)
+    rocket.driver.send(rocket.dead, b"1", e=1)
+    first = rocket.read()
+    rocket.driver.send(rocket.dead, b"2", e=1)
+    rocket.driver.create_topic(rocket.dead, 1)
+    eventually(lambda: rocket.connector.cluster.route(rocket.dead)["broker-a"].writable == 1)
+    assert [record.body for record in rocket.read(first.checkpoint).records] == [b"2"]
+
+
 def test_a_queue_that_may_not_be_pulled_is_known_by_its_last_letter_too(rocket: Rocket) -> None:
     fill(rocket, 5)
     seen = rocket.read()

@@ -48,6 +48,11 @@ def eventually(ask: Callable[[], T]) -> T:
         time.sleep(0.05)
 
 
+def _right_of(user: str, kind: ResourceType, name: str, right: AclOperation) -> tuple[Any, ...]:
+    whose = f"User:{user}", "*"
+    return kind, name, ResourcePatternType.LITERAL, *whose, right, AclPermissionType.ALLOW
+
+
 class Driver:
     """The node at `bootstrap`; `more` are settings of the client library."""
 
@@ -61,13 +66,17 @@ class Driver:
         self, name: str, right: AclOperation, kind: ResourceType = ResourceType.TOPIC, user: str = "bob"
     ) -> None:
         """Returns when the broker heeds it, which is after the controller's answer."""
-        told = (
-            kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", right,
-            AclPermissionType.ALLOW,
-        )  # fmt: skip
+        told = _right_of(user, kind, name, right)
         for future in self.admin.create_acls([AclBinding(*told)]).values():
             future.result(PATIENCE)
         eventually(lambda: self.admin.describe_acls(AclBindingFilter(*told)).result(PATIENCE))
+
+    def withdraw(self, topic: str, right: AclOperation) -> None:
+        """What was granted to bob."""
+        told = AclBindingFilter(*_right_of("bob", ResourceType.TOPIC, topic, right))
+        for future in self.admin.delete_acls([told]).values():
+            future.result(PATIENCE)
+        eventually(lambda: not self.admin.describe_acls(told).result(PATIENCE))
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: object) -> None:
         """`settings` with _ for each dot; returns when every partition has a leader."""

@@ -45,7 +45,7 @@ def test_a_partition_that_was_cut_is_read_from_its_start_under_a_key_of_its_own(
     (offset_range,) = plan.ranges
     assert (offset_range.key, offset_range.start, offset_range.end) == (f"{KEY}~1", 10, 50)
     assert (plan.complete, plan.gaps) == (False, [Gap("dead-0", 41, None, KEY)])
-    assert plan.marks == {f"{KEY}~1{EPOCH}": 6}
+    assert plan.marks == {f"{KEY}~1": 10, f"{KEY}~1{EPOCH}": 6}
 
 
 def test_an_epoch_that_is_told_is_kept() -> None:
