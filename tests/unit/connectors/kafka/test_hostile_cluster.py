@@ -80,6 +80,8 @@ ASK: Mapping[str, Callable[[KafkaConnector], object]] = {
     "bounds": lambda kafka: kafka.bounds([TARGET]),
 }
 TARGET = Target("topic", "t")
+_ERROR = 4 + 4 + 3 + 4 + 4
+"""Where one about the first partition of t stands in what is told of its offsets."""
 NO_OFFSET = many(text("t") + many(struct.pack(">ihqqi", 7, 0, 0, 0, 0)))
 MOST = 2**63 - 1
 HOSTILE = "\x1b[2J" * 99
@@ -127,6 +129,19 @@ def test_ends_that_cannot_be_true_are_no_letters_that_are_lost(lie: str) -> None
         pytest.raises(BrokerError, match=r"^t-0: |waiting for controller"),
     ):
         look(connected(server).cluster, "t")
+
+
+def test_a_leader_that_has_just_been_elected_and_knows_no_end_yet_is_asked_again() -> None:
+    errors = [KafkaError.OFFSET_NOT_AVAILABLE]
+
+    def answer(place: tuple[str, int], asked: bytes) -> bytes:
+        told = broker.offsets()(place, asked)
+        return told[:_ERROR] + struct.pack(">h", errors.pop()) + told[_ERROR + 2 :] if errors else told
+
+    with Server(kafka({broker.LIST_OFFSETS: answer})) as server:
+        unhurried = KafkaBroker(name="b", kind="kafka", url=f"kafka://{server.address}", timeout=UNHURRIED)
+        [log] = look(KafkaConnector(unhurried).cluster, "t")[1]
+    assert (log.start, log.end, errors) == (0, 5, [])
 
 
 @each_row(("code", "seconds", "outcome"), [
