@@ -120,15 +120,19 @@ def plan_of(
 def _note_former(plan: Plan[Place], cluster: str, topic: Topic, resume: Checkpoint) -> None:
     """Nobody knows what a deleted topic held beyond its checkpoint, so this reading is not all there was."""
     mine = f"{topic.name}@{cluster}/{topic.id}:"
-    same_name = [key for key in resume if key.startswith(f"{topic.name}@{cluster}/") and "#" not in key]
+    same_name = {
+        key.partition("~")[0]
+        for key in resume
+        if key.startswith(f"{topic.name}@{cluster}/") and "#" not in key
+    }
     if same_name and not any(key.startswith(mine) for key in same_name):
         plan.complete = False
-        reached = {key.rpartition(":")[2].partition("~")[0]: resume[key] for key in same_name}
+        reached = {key.rpartition(":"): resume[find_generation(key, resume)[1]] for key in sorted(same_name)}
         plan.gaps += [
-            Gap(str(Place(topic.name, int(partition))), offset, None, f"{topic.name}@{cluster}")
-            for partition, offset in reached.items()
+            Gap(str(Place(topic.name, int(partition))), offset, None, log)
+            for (log, _, partition), offset in reached.items()
         ]
-        told = ", ".join(f"{partition} at {offset}" for partition, offset in sorted(reached.items()))
+        told = ", ".join(f"{partition} at {offset}" for (_, _, partition), offset in reached.items())
         plan.notes.append(
             f"{topic.name} was deleted and made again: it has another topic id. It is read from its start; "
             f"letters of the old one behind what was pulled (partition {told}) are lost"

@@ -56,5 +56,11 @@ def test_an_epoch_that_is_told_is_kept() -> None:
 def test_a_topic_that_was_made_again_is_told_by_its_partitions_alone() -> None:
     former = "dead@cluster/old:0"
     plan = plan_of("cluster", [TOPIC], [Log(PLACE, 0, 5, 5, 0)], {former: 7, f"{former}{EPOCH}": 2})
-    assert plan.gaps == [Gap("dead-0", 7, None, "dead@cluster")]
+    assert plan.gaps == [Gap("dead-0", 7, None, "dead@cluster/old")]
     assert "(partition 0 at 7)" in plan.notes[0]
+
+
+def test_a_topic_that_was_made_again_twice_has_lost_the_end_of_both() -> None:
+    former = {"dead@cluster/a:0": 9, "dead@cluster/a:0~1": 7, "dead@cluster/b:0": 7}
+    plan = plan_of("cluster", [TOPIC], [Log(PLACE, 0, 5, 5, 0)], former)
+    assert plan.gaps == [Gap("dead-0", 7, None, f"dead@cluster/{which}") for which in "ab"]
