@@ -26,6 +26,7 @@ from dlq.core.runtime import patience
 _MOST = 5_000_000
 """Messages that are looked through: a minute or so."""
 _Match = Literal["whole", "cut"]
+_NAMELESS = "a half message that was resumed has no UNIQ_KEY, by which its new copy would be known"
 
 
 def find(cluster: Cluster, search: Search) -> Proof:
@@ -70,8 +71,9 @@ class _Known:
         if missing := self.list_missing(letters):
             ranges, doubts = self._since.look(topic)
             doubts += [*self._read(ranges, missing), *self._since.why_changed()]
-        cut = {number: why for number, why in self._cut.items() if number not in self._seen}
-        return decide(letters, self._seen, doubts, cut)
+        own = {number: why for number, why in self._cut.items() if number not in self._seen}
+        own |= {letter.number: _NAMELESS for letter in letters if _is_nameless(letter)}
+        return decide(letters, self._seen, doubts, own)
 
     def _read(self, ranges: Sequence[Range], letters: Sequence[Outgoing]) -> list[str]:
         """Return why these ranges do not hold all that came."""
@@ -126,6 +128,11 @@ def _key_of(letter: Outgoing) -> Key:
 
 def _mark_of(letter: Outgoing) -> str:
     return unique_key_of(letter) if letter.target.kind == RESUME else letter.provenance[REPLAY_ID]
+
+
+def _is_nameless(letter: Outgoing) -> bool:
+    """Return whether nothing tells the new copy of a half message, which has its properties, from others."""
+    return letter.target.kind == RESUME and unique_key_of(letter) == letter.provenance[REPLAY_ID].upper()
 
 
 def _bodies(letter: Outgoing) -> set[bytes]:

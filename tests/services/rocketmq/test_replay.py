@@ -207,7 +207,9 @@ def discarded(rocket: Rocket, body: bytes = b"money", **properties: str) -> Reco
 
     def look() -> list[Record]:
         records = rocket.read(source=source).records
-        return [r for r in records if r.dead_letter_queue == DISCARDED and r.message_id == half.key]
+        known = "body" if properties.get("UNIQ_KEY") == "" else "message_id"
+        wanted = {"body": body, "message_id": half.key}[known]
+        return [r for r in records if r.dead_letter_queue == DISCARDED and getattr(r, known) == wanted]
 
     return eventually(look)[0]
 
@@ -260,6 +262,18 @@ def test_a_check_is_resumed_by_the_command(rocket: Rocket, tmp_path: Path) -> No
     plan = dlq(tmp_path, "replay", "plan", *of_this, "--to", "resume", "--any-advice")["plan"]
     assert dlq(tmp_path, "replay", "apply", plan)["states"]["confirmed"] == 1
     eventually(lambda: rocket.driver.end(HALF) > ends)
+
+
+def test_nothing_is_known_of_the_resumption_of_a_half_message_without_a_unique_key(rocket: Rocket) -> None:
+    """Brokers since 5.0 give it one."""
+    record = discarded(rocket, b"nameless", UNIQ_KEY="")
+    ends, target = rocket.driver.end(HALF), Target("resume", rocket.topic)
+    before, letters = rocket.connector.bounds([target]), outgoing([record], target, now())
+    assert [sent.outcome for sent in published(rocket.connector, letters)] == ["confirmed"]
+    eventually(lambda: rocket.driver.end(HALF) > ends)
+    proof = found(rocket.connector, letters, before)
+    assert proof.shown == {0: "unknown" if rocket.cluster.version.startswith("4") else "sent"}
+    assert all("has no UNIQ_KEY" in doubt for doubt in proof.doubts)
 
 
 def test_another_message_in_the_place_of_a_half_message_is_not_resumed(rocket: Rocket) -> None:
