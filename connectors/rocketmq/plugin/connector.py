@@ -71,11 +71,14 @@ class RocketConnector(base.Connector):
     @with_deadline
     def discover(self) -> list[base.DeadLetterPlace]:
         """Return the dead letters of all groups, and half messages with what became of them; what the user
-        may not read without a depth."""
+        may not read without a depth. Raises AccessDenied where that is all of it."""
         cluster = self.cluster
         cluster.masters(refresh=True)
         groups = [_dead_letters(cluster, topic) for topic in snapshot.dead_letter_topics(cluster, "*")]
-        return [*groups, _transactions(cluster)]
+        places = [*groups, _transactions(cluster)]
+        if all(place.depth is None for place in places):
+            raise AccessDenied(places[-1].because)
+        return places
 
     @with_deadline
     def coverage(self) -> list[base.Fate]:
