@@ -36,6 +36,7 @@ _Question = tuple[dict[str, str], str]
 """What is asked for, as headers, and parameters."""
 _BROKER = "broker"
 _ATTRIBUTES = {
+    "MessageCount": "messageCount",
     "Address": "address",
     "RoutingType": "routingType",
     "ConsumerCount": "consumerCount",
@@ -72,16 +73,14 @@ class Management:
         return [told for part in parts for told in self._ask_all(part)]
 
     def facts(self, queue: str) -> QueueFacts | None:
-        """Return what is known of a queue; None when it is not there, or the user may not ask."""
-        resource = f"queue.{queue}"
-        depth = self.attribute(resource, "messageCount")
-        if (depth := whole(depth)) is None:
+        """Return what is known of a queue; None when it is not there, or any of its counts is not told."""
+        told = self.attributes((f"queue.{queue}", asked) for asked in _ATTRIBUTES.values())
+        facts = dict(zip(_ATTRIBUTES, told, strict=True))
+        counts = ("MessageCount", "ConsumerCount", "DeliveringCount")
+        depth, consumers, in_flight = (whole(facts[name]) for name in counts)
+        if depth is None or consumers is None or in_flight is None:
             return None
-        found = {name: self.attribute(resource, asked) for name, asked in _ATTRIBUTES.items()}
-        facts = {"MessageCount": depth, **found}
-        return QueueFacts(
-            depth, whole(found["ConsumerCount"]) or 0, whole(found["DeliveringCount"]) or 0, facts
-        )
+        return QueueFacts(depth, consumers, in_flight, facts)
 
     def queues(self) -> list[str] | None:
         """Return the names of all queues; None when the user may not ask."""
@@ -89,15 +88,12 @@ class Management:
         return [str(name) for name in names] if isinstance(names, list) else None
 
     def ways_of_the_dead(self) -> dict[str, Any]:
-        """`diverts`, and `settings_of` all addresses, without what the user may not ask; where there are too
-        many addresses, of none of them."""
+        """`diverts`, and `settings_of` all addresses. Empty where one of them is not told; where there are
+        too many addresses, of none of them."""
         diverts, addresses = (self.attribute("broker", name) for name in ("divertNames", "addressNames"))
-        if not isinstance(addresses, list):
+        if not (isinstance(diverts, list) and isinstance(addresses, list)):
             return {}
-        return {
-            **({"diverts": diverts} if isinstance(diverts, list) else {}),
-            **self.settings_of(addresses if len(addresses) <= MOST_ASKED else []),
-        }
+        return {"diverts": diverts, **self.settings_of(addresses if len(addresses) <= MOST_ASKED else [])}
 
     def settings_of(self, addresses: Iterable[str]) -> dict[str, dict[str, Any]]:
         """`places_of_the_dead`: address -> where it sends what dies, and what expires, and
@@ -175,24 +171,28 @@ class Management:
     def definitions(
         self,
     ) -> "tuple[list[Mapping[str, str]], dict[str, Any], dict[str, list[dict[str, Any]]]] | None":
-        """Return all queues, the settings of all addresses, and diverts by address; None where the user may
-        not ask."""
-        names = self.attribute("broker", "addressNames")
-        if not isinstance(names, list):
-            return None
-        if not (queues := self.list_queues("", "")):  # that of our answers is there
+        """Return all queues, the settings of all addresses, and diverts by address; None where one of these
+        is not told."""
+        names, diverts = self.attribute("broker", "addressNames"), self._diverts()
+        queues = self.list_queues("", "")  # that of our answers is there
+        if not isinstance(names, list) or diverts is None or not queues:
             return None
         addresses = sorted(map(str, names))
         told = self._ask_parts([_operation(_BROKER, "getAddressSettingsAsJSON", name) for name in addresses])
         settings = {name: _in_text(one) or {} for name, one in zip(addresses, told, strict=True)}
-        return queues, settings, self._diverts()
+        return queues, settings, diverts
 
-    def _diverts(self) -> dict[str, list[dict[str, Any]]]:
+    def _diverts(self) -> dict[str, list[dict[str, Any]]] | None:
+        """Return them by address; None where one is not told."""
         found: dict[str, list[dict[str, Any]]] = {}
         names = self.attribute("broker", "divertNames")
-        for name in names if isinstance(names, list) else ():
+        if not isinstance(names, list):
+            return None
+        for name in names:
             what = ("address", "forwardingAddress", "exclusive", "filter")
             told = self.attributes((f"divert.{name}", one) for one in what)
+            if None in told[:-1]:  # a divert may have no filter
+                return None
             one = dict(zip(what, told, strict=True))
             found.setdefault(str(one["address"]), []).append(one)
         return found

@@ -36,10 +36,10 @@ def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
     except BrokerError:
         return None
     size, consumers, in_flight = (whole(found.get(one)) for one in ("size", "consumerCount", "inflightCount"))
-    if size is None:
+    if size is None or consumers is None or in_flight is None:
         return None
     shown = {name: found[asked] for name, asked in _SHOWN.items() if asked in found}
-    return QueueFacts(size, consumers or 0, in_flight or 0, shown)
+    return QueueFacts(size, consumers, in_flight, shown)
 
 
 def _ask(link: Link, queue: str) -> Mapping[str, Any]:

@@ -95,11 +95,24 @@ def test_the_plugin_s_answers_are_numbers_or_nothing(odd: Any, monkeypatch: pyte
     for body in (odd, {"map": odd}, *({"map": {"entry": one}} for one in entries)):
         data = odd if isinstance(odd, bytes) else json.dumps(body).encode()
         statistics.values_of(data)
-    named = {"size": odd, "consumerCount": odd, "inflightCount": odd}
+    found = told_by_the_plugin({"size": odd, "consumerCount": odd, "inflightCount": odd}, monkeypatch)
+    assert found is None or all(type(n) is int and n >= 0 for n in found[:3])
+
+
+@pytest.mark.parametrize("untold", ["size", "consumerCount", "inflightCount"])
+def test_a_queue_of_which_the_plugin_does_not_tell_one_count_is_not_known(
+    untold: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = dict.fromkeys(("size", "consumerCount", "inflightCount"), 1)
+    assert told_by_the_plugin(counts, monkeypatch) == QueueFacts(1, 1, 1, {"ConsumerCount": 1})
+    del counts[untold]
+    assert told_by_the_plugin(counts, monkeypatch) is None
+
+
+def told_by_the_plugin(named: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> QueueFacts | None:
     monkeypatch.setattr(statistics, "_ask", lambda *_: named)
     monkeypatch.setattr(statistics, "Link", lambda _: SimpleNamespace(close=lambda: None))
-    found = statistics.facts(ActiveMQBroker("b", "activemq", "stomp://h"), "q")
-    assert found is None or all(type(n) is int and n >= 0 for n in found[:3])
+    return statistics.facts(ActiveMQBroker("b", "activemq", "stomp://h"), "q")
 
 
 def test_an_answer_that_is_too_deep_or_too_long_is_none() -> None:

@@ -28,7 +28,8 @@ from dlq.core.runtime import patience
 TARGET = Target("queue", "a::q")
 ANSWERS: dict[str, Any] = {
     "address": "a", "routingType": "ANYCAST", "unRoutedMessageCount": 0, "routedMessageCount": 0,
-    "messagesAdded": 0, "uptimeMillis": 10**6,
+    "messagesAdded": 0, "uptimeMillis": 10**6, "divertNames": [], "messageCount": 5, "consumerCount": 1,
+    "deliveringCount": 2, "forwardingAddress": "b", "exclusive": True,
 }  # fmt: skip
 
 
@@ -109,6 +110,27 @@ def test_addresses_whose_queues_are_not_listed_have_none_that_is_known(
     assert told.definitions() is None
     monkeypatch.setitem(ANSWERS, "listQueues", '{"data": [{"name": "q"}], "count": 1}')
     assert told.definitions() == ([{"name": "q"}], {"a": {"addressFullMessagePolicy": "DROP"}}, {})
+
+
+@pytest.mark.parametrize("name", ["divertNames", "address", "forwardingAddress", "exclusive"])
+def test_diverts_of_which_one_is_not_told_are_not_known(
+    told: Told, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"addressNames": ["a"], "divertNames": ["d"], "listQueues": '{"data": [{}], "count": 1}'}
+    for one, answer in asked.items():
+        monkeypatch.setitem(ANSWERS, one, answer)
+    divert = {"address": "a", "forwardingAddress": "b", "exclusive": True, "filter": None}
+    assert (told.definitions() or ())[-1:] == ({"a": [divert]},)
+    told.silent = lambda asked: asked == name
+    assert told.definitions() is None
+    assert bool(told.ways_of_the_dead()) == (name != "divertNames")
+
+
+@pytest.mark.parametrize("name", ["messageCount", "consumerCount", "deliveringCount"])
+def test_a_queue_of_which_one_count_is_not_told_is_not_known(told: Told, name: str) -> None:
+    assert (told.facts("q") or ())[:3] == (5, 1, 2)
+    told.silent = lambda asked: asked == name
+    assert told.facts("q") is None
 
 
 USES: Mapping[str, Callable[[Routing], object]] = {
