@@ -26,6 +26,7 @@ NO_MANAGEMENT = (
     "the broker's management does not answer this user: it wants permissions send and manage on "
     "activemq.management, and to make queues dlq.reply.#"
 )
+ADDRESS_FULL, PAGE_FULL = "address-full-policy", "page-full-policy"
 MOST_ASKED = 50
 """Addresses whose settings, and queues whose counts are asked for one by one."""
 _MOST_LISTED = 10_000
@@ -199,11 +200,11 @@ class Management:
 
     def why_dropped(self, address: str) -> str | None:
         """Return why a message to this address may be dropped with a receipt; None where it is never."""
-        policy = self.address_settings(address).get("addressFullMessagePolicy")
-        if policy is None:
+        settings = self.address_settings(address)
+        if settings.get("addressFullMessagePolicy") is None:
             return f"what becomes of messages to {address} when it is full is not known: {NO_MANAGEMENT}"
-        drops = f"{address} drops messages when it is full (address-full-policy DROP)"
-        return drops if policy == "DROP" else None
+        by = policy_that_drops(settings)
+        return f"{address} drops messages when it is full ({by} DROP)" if by else None
 
     def operate(self, operation: str, *parameters: Any, of: str = _BROKER) -> Any:
         """Ask a resource for an operation; None where it has no result, or the user may not."""
@@ -293,6 +294,17 @@ class Management:
                 self._send(self._link, [_operation(_BROKER, "destroyQueue", self._reply, True, True)])
             self._link.close()
             self._link = None
+
+
+def policy_that_drops(settings: Mapping[str, Any]) -> str:
+    """Return which setting makes an address drop, with a receipt, what comes while it is full: while its
+    memory is, or the pages behind that; "" where it doesn't."""
+    policy = settings.get("addressFullMessagePolicy")
+    if policy == "DROP":
+        return ADDRESS_FULL
+    has_limit = any(whole(settings.get(one)) is not None for one in ("pageLimitMessages", "pageLimitBytes"))
+    drops = policy == "PAGE" and settings.get("pageFullMessagePolicy") == "DROP"
+    return PAGE_FULL if drops and has_limit else ""
 
 
 def _resource_of(queue: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from dlq.connectors.activemq.look.artemis import ADDRESS_FULL, PAGE_FULL, policy_that_drops
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.base import NIGHT, Fate
 from dlq.connectors.net.web import whole
@@ -230,24 +231,24 @@ def _is_full(of: Traits) -> str:
     size, name = of.number("ringSize"), of.queue["name"]
     if 0 <= size <= of.number("messageCount"):
         return f"{name} is a full ring: each one more drops its oldest"
-    most = of.settings.get("maxSizeMessages") or -1
-    drops = of.settings.get("addressFullMessagePolicy") == "DROP"
-    return (
-        f"{of.queue['address']} is full and drops" if drops and 0 < most <= of.number("messageCount") else ""
-    )
+    bounds = {ADDRESS_FULL: ("maxSizeMessages",), PAGE_FULL: ("maxSizeMessages", "pageLimitMessages")}
+    takes = [of.limit_of(one) for one in bounds.get(policy_that_drops(of.settings), ())]
+    most = [one for one in takes if one is not None]
+    is_full = most and len(most) == len(takes) and sum(most) <= of.number("messageCount")
+    return f"{of.queue['address']} is full and drops" if is_full else ""
 
 
 def _overflow(name: str, address: str, of: Traits) -> Iterator[Fate]:
     if of.number("ringSize") >= 0:
         yield Fate("queue", name, "overflow", "lost", (), "it is a ring, which drops its oldest")
-    bounds = [of.settings.get(one) or -1 for one in ("maxSizeBytes", "maxSizeMessages")]
-    policy = of.settings.get("addressFullMessagePolicy")
-    if max(bounds) > 0 and policy == "DROP":
-        fix = _SETTING.format(address, "address-full-policy", "PAGE", "address-full-policy")
+    policy, drops = of.settings.get("addressFullMessagePolicy"), policy_that_drops(of.settings)
+    is_bound = any(of.limit_of(one) is not None for one in ("maxSizeBytes", "maxSizeMessages"))
+    if drops == PAGE_FULL or (is_bound and drops):
+        fix = _SETTING.format(address, drops, "PAGE" if drops == ADDRESS_FULL else "FAIL", drops)
         yield Fate(
             "queue", name, "overflow", "lost", (), "its address drops when it is full, with a receipt", fix
         )
-    elif max(bounds) > 0 and policy in ("FAIL", "BLOCK"):
+    elif is_bound and policy in ("FAIL", "BLOCK"):
         yield Fate(
             "queue", name, "overflow", "kept", (PRODUCER,), f"address-full-policy {policy}: it has to wait"
         )

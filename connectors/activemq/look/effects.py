@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dlq.connectors.activemq.look.queues import Queues
 from dlq.connectors.base import Mode
 from dlq.connectors.effects import BOTH, COPY, DRAIN, HARMS, TELLS, Effects, list_effects
+from dlq.connectors.net.web import whole
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
@@ -26,6 +27,10 @@ class Traits(NamedTuple):
         """Return a number among the properties; -1 is the broker's for none."""
         text = self.queue.get(name, "")
         return int(text) if _NUMBER.fullmatch(text) else -1
+
+    def limit_of(self, name: str) -> int | None:
+        """Return a bound among the settings; None where there is none."""
+        return whole(self.settings.get(name))
 
 
 _EFFECTS: Effects[Traits] = {

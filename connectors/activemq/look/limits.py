@@ -1,12 +1,11 @@
 """What a queue of Artemis, or its address, does with letters beside keeping them (2.56.0)."""
 
+from dlq.connectors.activemq.look.artemis import ADDRESS_FULL, PAGE_FULL, policy_that_drops
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import Queues
 from dlq.connectors.activemq.prove.routing import Routing
 from dlq.connectors.base import Limits, Target, least
 from dlq.connectors.net.web import whole
-
-_DROP = "DROP"
 
 
 def limits(routing: Routing, queues: Queues, target: Target) -> Limits | None:
@@ -31,16 +30,28 @@ def _of_ring(of: Traits) -> Limits:
 
 def _of_address(queues: Queues, of: Traits) -> Limits:
     """Return the room of an address that drops what got a receipt. What is not told of it counts as taken."""
-    most, letters = (whole(of.settings.get(name)) or 0 for name in ("maxSizeBytes", "maxSizeMessages"))
-    if of.settings.get("addressFullMessagePolicy") != _DROP or max(most, letters) <= 0:
+    drops, address = policy_that_drops(of.settings), f"address.{of.queue.get('address')}"
+    letters, most = of.limit_of("maxSizeMessages"), of.limit_of("maxSizeBytes")
+    if drops == PAGE_FULL:
+        paged, most = of.limit_of("pageLimitMessages"), of.limit_of("pageLimitBytes")
+        letters = None if paged is None else paged + (letters or 0)
+    if not drops or letters is most is None:
         return Limits()
-    address = f"address.{of.queue.get('address')}"
-    filled, holds = (queues.attribute(address, name) for name in ("addressSize", "messageCount"))
+    holds, filled = whole(queues.attribute(address, "messageCount")), _bytes_in_use(queues, address, drops)
     free = [
-        None if bound <= 0 else max(0, bound - used) if isinstance(used, int) else 0
+        None if bound is None else 0 if used is None else max(0, bound - used)
         for bound, used in ((letters, holds), (most, filled))
     ]
-    takes = [f"{letters:,} letters"] if letters > 0 else []
-    takes += [f"{most:,} bytes"] if most > 0 else []
+    takes = [f"{letters:,} letters"] if letters is not None else []
+    takes += [f"{most:,} bytes"] if most is not None else []
     said = f"{address} holds {holds} letters in {filled} bytes and takes {' or '.join(takes)}"
-    return Limits(free[0], free[1], f"{said} (address-full-policy {_DROP}): what is more is dropped")
+    return Limits(free[0], free[1], f"{said} ({drops} DROP): what is more is dropped")
+
+
+def _bytes_in_use(queues: Queues, address: str, drops: str) -> int | None:
+    """Return the bytes of what lies in its memory or, where these have the bound, in its pages; None where
+    that is not told."""
+    if drops == ADDRESS_FULL:
+        return whole(queues.attribute(address, "addressSize"))
+    pages, size = (whole(queues.attribute(address, one)) for one in ("numberOfPages", "numberOfBytesPerPage"))
+    return None if pages is None or size is None else pages * size

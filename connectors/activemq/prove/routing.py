@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from dlq.connectors import deadline
 from dlq.connectors.activemq.link.sockets import Unanswered
-from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management
+from dlq.connectors.activemq.look.artemis import MOST_ASKED, Management, policy_that_drops
 from dlq.connectors.activemq.look.effects import Traits
 from dlq.connectors.activemq.look.queues import TO_OTHER_NODES
 from dlq.connectors.activemq.prove.evidence import STARTED, Count, began_anew, counts_of, growth_of
@@ -41,7 +41,7 @@ UNKNOWN_TYPE = (
     "neither the letter nor the broker names the routing type of {0}, and sent by the wrong one it is lost: "
     "topic:{0} is MULTICAST, as subscriptions are, queue:{0} is ANYCAST"
 )
-_DROPS = "{} drops what comes while it is full (address-full-policy DROP), with a receipt"
+_DROPS = "{} drops what comes while it is full (address-full-policy or page-full-policy DROP), with a receipt"
 _NEWEST = (
     "{} keeps the newest message of each key alone (last-value): each letter would take the place of a newer "
     "one, or of the letter before it"
@@ -51,7 +51,7 @@ _KEEPS_ALL = (
 )
 _DIES_NOWHERE = "{} has no dead-letter-address, or one without a queue: what fails there again is dropped"
 _RISKS: tuple[tuple[Callable[[Traits], bool], str], ...] = (
-    (lambda of: of.settings.get("addressFullMessagePolicy") == "DROP", _DROPS),
+    (lambda of: bool(policy_that_drops(of.settings)), _DROPS),
     (lambda of: of.has("lastValue") or bool(of.queue.get("lastValueKey")), _NEWEST),
     (lambda of: bool(of.settings.get("defaultNonDestructive")), _KEEPS_ALL),
 )
@@ -250,8 +250,7 @@ class Routing:
 
     @_remember
     def _drops(self, target: Target) -> bool:
-        settings = self._ask(self._management.address_settings, self._address(target))
-        return bool(settings.get("addressFullMessagePolicy") == "DROP")
+        return bool(policy_that_drops(self._ask(self._management.address_settings, self._address(target))))
 
     @_remember
     def _kind_of(self, queue: str) -> str | None:

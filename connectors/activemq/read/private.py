@@ -100,7 +100,8 @@ class ArtemisPrivate(_Queues):
         ask = self._management
         settings = {
             "deadLetterAddress": self._dead, "expiryAddress": self._dead, "autoDeleteQueues": False,
-            "addressFullMessagePolicy": "PAGE", "defaultRingSize": -1, "defaultLastValueQueue": False,
+            "addressFullMessagePolicy": "PAGE", "pageFullMessagePolicy": "FAIL", "defaultRingSize": -1,
+            "defaultLastValueQueue": False,
         }  # fmt: skip
         for name in (self._dead, self._name):
             ask.operate("addAddressSettings", name, json.dumps(settings))

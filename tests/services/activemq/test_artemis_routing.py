@@ -107,6 +107,19 @@ def test_what_a_full_address_drops_is_not_confirmed_and_not_proven_by_a_marker(s
 
 
 @on_artemis
+def test_what_full_pages_drop_is_refused(sender: Place) -> None:
+    full = sender.make_queue(f"pages.{sender.queue}")
+    settings = {"pageFullMessagePolicy": "DROP", "maxSizeMessages": 1, "pageLimitMessages": 2}
+    sender.manage("addAddressSettings", full.name, settings)
+    preview = sender.connector.preview(Outgoing(0, dead()(0), full, {}))
+    assert "drops what comes while it is full" in preview.unless_named["target"]
+    for plan, outcome in (("1", "confirmed"), ("2", "refused")):  # a transaction may go beyond the limit
+        letters = [o._replace(provenance={"dlq_replay_id": f"{plan}-{o.number}"}) for o in to(full, None, 20)]
+        assert {s.outcome for s in published(sender, sender.queue + plan, letters)} == {outcome}
+        assert sender.depth(full.name) == 20
+
+
+@on_artemis
 def test_a_growing_count_of_unrouted_messages_confirms_nothing(stomp: Place) -> None:
     news, sub = stomp.queue, f"{stomp.queue}.sub"
     stomp.make_queue(sub, news, "MULTICAST")

@@ -19,6 +19,11 @@ pytestmark = [pytest.mark.activemq, on_artemis]
     ({"defaultRingSize": 7}, None, 7, ""),
     ({"addressFullMessagePolicy": "DROP", "maxSizeMessages": 4}, {}, 1,
      "takes 4 letters (address-full-policy DROP): what is more is dropped"),
+    ({"pageFullMessagePolicy": "DROP", "maxSizeMessages": 1, "pageLimitMessages": 3}, {}, 1,
+     "takes 4 letters (page-full-policy DROP): what is more is dropped"),
+    ({"pageFullMessagePolicy": "DROP", "maxSizeMessages": 1, "pageLimitBytes": 1000}, {}, None,
+     "takes 1,000 bytes (page-full-policy DROP): what is more is dropped"),
+    ({"pageFullMessagePolicy": "DROP", "maxSizeMessages": 1}, {}, None, ""),
 ])  # fmt: skip
 def test_a_target_says_what_room_it_has(
     stomp: Place, settings: dict[str, Any], traits: dict[str, Any] | None, letters: int | None, why: str

@@ -15,7 +15,7 @@ from support.brokers.activemq.amqp import connected
 from support.brokers.activemq.broker import Artemis
 from support.brokers.activemq.fixtures import Place, settings_of
 from support.coverage import Case, Outcome, compare_late
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, eventually
 
 from dlq.connectors.activemq.look import artemis as management
 from dlq.connectors.activemq.look.artemis import Management
@@ -231,6 +231,24 @@ def test_what_goes_round_without_a_queue_is_dropped_and_over_a_divert_refused(ar
     settings = {name: {"deadLetterAddress": to, "sendToDLAOnNoRoute": True} for name, to in round_.items()}
     divert = {"name": "t.back", "routing-name": "t.back", "address": "t.diverts", "exclusive": True}
     run(artemis, [Topology(settings, [], [{**divert, "forwarding-address": "t.sends"}])])
+
+
+def test_letters_are_lost_once_the_pages_of_their_address_are_full(artemis: Place) -> None:
+    bounds = {"maxSizeMessages": 2, "pageLimitMessages": 2, "pageFullMessagePolicy": "DROP"}
+    settings = {"p.work": {"deadLetterAddress": "p.dead"}, "p.dead": bounds}
+    queues = [{"name": name, "address": name, "routing-type": "ANYCAST"} for name in settings]
+    lab = Lab(artemis, [Topology(settings, queues)])
+    lab.build()
+    for verdict in ("kept", "lost"):
+        fates = {one[1:3]: one for one in artemis.connector.coverage() if one.name in settings}
+        assert (fates["p.work", "reject"].verdict, fates["p.dead", "overflow"].verdict) == (verdict, "lost")
+        artemis.send(b"letter", queue="p.work", mark=verdict)
+        lab.fail(Death("queue", "p.work", "reject", queue="p.work"))
+        eventually(lambda: not artemis.depth("p.work"))
+        found = lab.management.messages("p.dead", "") or []
+        assert any(one.get("mark") == verdict for one in found) == (verdict == "kept")
+        artemis.send(*[b"filler"] * 8, queue="p.dead")
+    lab.management.close()
 
 
 def test_queues_are_listed_to_the_last_page(artemis: Place, monkeypatch: pytest.MonkeyPatch) -> None:
