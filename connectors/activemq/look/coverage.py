@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.look.artemis import ADDRESS_FULL, PAGE_FULL, policy_that_drops
-from dlq.connectors.activemq.look.effects import Traits
+from dlq.connectors.activemq.look.effects import DELAYS, Traits, delay_of, expires_after
 from dlq.connectors.base import NIGHT, Fate
-from dlq.connectors.net.web import whole
 from dlq.core.values.units import human_seconds
 
 _INTERNAL = ("$", "activemq.", "dlq.reply.")
@@ -29,10 +28,6 @@ _ROUND = "{} has no queue, nor have its dead-letter-addresses, which go round: i
 _GOES = "{} is deleted when it is read empty (auto-delete): what dies after that is lost"
 _OWN_FILTER = "_AMQ_ORIG_ADDRESS"
 _FILTERS = "the queues of {} have filters"
-_DELAYS = {
-    "expiryDelay": "expiry-delay", "maxExpiryDelay": "max-expiry-delay", "minExpiryDelay": "min-expiry-delay",
-}  # fmt: skip
-"""What gives a message without an end of its own one, in the order in which the broker asks."""
 _CIRCLE = "it goes round between addresses, and stays"
 
 
@@ -154,7 +149,7 @@ class _Broker:
     ) -> _End:
         """Return where a message ends that comes to an address, by itself or by a divert, with so many
         seconds to live: those that an address gives it go along to where its diverts lead."""
-        lives = _expires_after(self._settings(address), lives)
+        lives = expires_after(self._settings(address), lives)
         diverts = self._known.diverts.get(address, ())
         if any(one.get("filter") for one in diverts):
             return _End("unknown", (), f"a divert of {address} has a filter")
@@ -204,7 +199,7 @@ class _Broker:
                 _End("kept", names, _CIRCLE) if address in before else self._leave(address, _EXPIRED, before)
             )
         why = f"{address} keeps it for {human_seconds(delay)}"
-        name = _DELAYS[_delay_of(settings) or "expiryDelay"]
+        name = DELAYS[delay_of(settings) or "expiryDelay"]
         fix = _SETTING.format(address, name, "-1", name)
         return _End("kept", names, why) if delay >= NIGHT else _End("lost", (), why, fix)
 
@@ -212,19 +207,6 @@ class _Broker:
 def _takes(selector: str, origin: str) -> bool:
     """Return whether a selector that the broker made by itself takes a letter; of others nobody knows."""
     return not selector or selector.replace(" ", "") == f"{_OWN_FILTER}='{origin}'"
-
-
-def _delay_of(settings: Mapping[str, Any]) -> str | None:
-    """Return the setting by which an address gives an end to a message that has none."""
-    return next((name for name in _DELAYS if whole(settings.get(name)) is not None), None)
-
-
-def _expires_after(settings: Mapping[str, Any], before: float | None) -> float | None:
-    """Return the seconds that a message lives at an address, which came with so many."""
-    if settings.get("noExpiry"):
-        return None
-    name = _delay_of(settings) if before is None else None
-    return settings[name] / 1000 if name else before
 
 
 def _is_full(of: Traits) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dlq.connectors.activemq.look import strategies
 from dlq.connectors.activemq.look.artemis import NO_MANAGEMENT
 from dlq.connectors.activemq.look.effects import effects, harm
 from dlq.connectors.activemq.look.jolokia import QueueFacts
@@ -10,8 +11,13 @@ from dlq.connectors.activemq.look.queues import Queues
 from dlq.connectors.activemq.read.scan import ARTEMIS_COPY, BROWSE, DRAIN, TAKE_BACK_ARTEMIS
 from dlq.connectors.activemq.read.silence import obstacles_of
 from dlq.connectors.base import Inspection, Mode
-from dlq.core.errors import BrokerError
+from dlq.core.errors import BrokerError, ConfigError
+from dlq.core.values.units import human_seconds
 
+_EXPIRE = (
+    "{}: letters expire here {} after they came (expiration of a dead-letter strategy in activemq_xml). See "
+    "`dlq coverage` for where they go."
+)
 _SHOWN = {
     "RoutingType": "routing type",
     "Address": "address",
@@ -49,7 +55,9 @@ _LEFT_ON_ARTEMIS = (
 )
 
 
-def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire: bool) -> Inspection:
+def inspection(
+    queues: Queues, queue: str, kind: str, version: str, by_openwire: bool, activemq_xml: str | None
+) -> Inspection:
     """Look at a queue, or at all queues of a pattern. Raises NotFound, UsageError, BrokerError."""
     names = queues.resolve_names(queue)
     found = {name: queues.facts(name) for name in names}
@@ -70,6 +78,7 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
             *bridge_facts(queues),
             *prepared_facts(queues),
             *_effects(queues, names),
+            *(_expiry(activemq_xml, names) if activemq_xml and not artemis else ()),
             *(f"{name} gives nothing: {why}." for name, why in _obstacles(found)),
         ],
     )
@@ -99,6 +108,18 @@ def _effects(queues: Queues, names: Sequence[str]) -> list[str]:
     """Return what both modes do that takes no insisting."""
     found = [f"{name}: {why}." for name in names for why in effects(queues, name, "drain", harms=False)]
     return list(dict.fromkeys(found))
+
+
+def _expiry(activemq_xml: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield when letters end that Classic's dead-letter strategies give an end to."""
+    try:
+        policies = strategies.load(activemq_xml, "activemq_xml")
+    except ConfigError as error:
+        yield f"{error}."
+        return
+    for name in names:
+        for seconds in strategies.lives_in(policies, name):
+            yield _EXPIRE.format(name, human_seconds(seconds))
 
 
 def bridge_facts(queues: Queues) -> list[str]:

@@ -9,7 +9,13 @@ from dlq.connectors.activemq.look.queues import Queues
 from dlq.connectors.base import Mode
 from dlq.connectors.effects import BOTH, COPY, DRAIN, HARMS, TELLS, Effects, list_effects
 from dlq.connectors.net.web import whole
+from dlq.core.values.units import human_seconds
 
+DELAYS = {
+    "expiryDelay": "expiry-delay", "maxExpiryDelay": "max-expiry-delay", "minExpiryDelay": "min-expiry-delay",
+}  # fmt: skip
+"""What gives a message without an end of its own one, in the order in which the broker asks."""
+_EXPIRE = "letters expire here {} after they came ({}), and {}"
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -70,13 +76,36 @@ _EFFECTS: Effects[Traits] = {
 }
 
 
+def delay_of(settings: Mapping[str, Any]) -> str | None:
+    """Return the setting by which an address gives an end to a message that has none."""
+    return next((name for name in DELAYS if whole(settings.get(name)) is not None), None)
+
+
+def expires_after(settings: Mapping[str, Any], before: float | None) -> float | None:
+    """Return the seconds that a message lives at an address, which came with so many."""
+    if settings.get("noExpiry"):
+        return None
+    name = delay_of(settings) if before is None else None
+    return settings[name] / 1000 if name else before
+
+
 def effects(queues: Queues, queue: str, mode: Mode, harms: bool) -> list[str]:
     """Return what a pull in this mode would do there, those that take `--force`, or the others; nothing where
     management does not tell."""
     told = queues.traits(queue)
     if told is None:
         return []
-    return list_effects(_EFFECTS, Traits(*told), mode, harms)
+    of = Traits(*told)
+    return [*list_effects(_EFFECTS, of, mode, harms), *([] if harms else _expiry(of.settings))]
+
+
+def _expiry(settings: Mapping[str, Any]) -> list[str]:
+    """Return when letters end that an address gives an end to, and where they go."""
+    if (name := delay_of(settings)) is None or (lives := expires_after(settings, None)) is None:
+        return []
+    to = settings.get("expiryAddress")
+    goes = f"go to {to}" if to else "are lost, as its address has no expiry-address"
+    return [_EXPIRE.format(human_seconds(lives), DELAYS[name], goes)]
 
 
 def harm(queues: Queues, queue: str, mode: Mode) -> str | None:

@@ -51,6 +51,12 @@ class Strategy:
         prefix = self.settings.get("queuePrefix", "ActiveMQ.DLQ.Queue.")
         return f"{kind}://{prefix}{queue}{self.settings.get('queueSuffix', '')}"
 
+    @property
+    def lives(self) -> float:
+        """Seconds after which its letters expire where they lie; 0 for never."""
+        told = self.settings.get("expiration", "0").strip()
+        return int(told) / 1000 if told.isdecimal() else 0.0
+
     def with_settings(self, queue: str, **settings: str) -> str:
         """Return what to write into activemq.xml."""
         kind, kept = (_SHARED, {}) if self.kind == _DISCARDING else (self.kind, self.settings)
@@ -131,6 +137,18 @@ def _strategy(entry: Element) -> Strategy:
     return Strategy(found.tag, {**found.attrib, **named})
 
 
+def lives_in(known: Policies, queue: str) -> list[float]:
+    """Return after how many seconds letters expire that strategies put into this queue; none: they don't."""
+    found = set[float]()
+    for pattern, one in (*known.entries, (">", known.otherwise)):
+        prefix, _, suffix = one.target("\0").removeprefix("queue://").partition("\0")
+        own = queue[len(prefix) : len(queue) - len(suffix)]
+        is_meant = one.kind == _SHARED or (one.kind == _INDIVIDUAL and _takes(pattern, own))
+        if is_meant and one.target(own) == f"queue://{queue}":
+            found.add(one.lives)
+    return sorted(found - {0.0})
+
+
 def predict(known: Policies, queues: Mapping[str, QueueFacts]) -> list[Fate]:
     """Return the fate of every kind of death in every queue."""
     return list(_Broker(known, queues).fates())
@@ -189,9 +207,7 @@ class _Broker:
     def _come(self, found: Fate, queue: str, to: str, before: tuple[object, ...]) -> Fate:
         """Return the fate of a message that comes to a queue's dead-letter queue, where it may expire."""
         kept, strategy = found._replace(verdict="kept", leads_to=(to,)), self._strategy(queue)
-        told = strategy.settings.get("expiration", "0").strip()
-        seconds = int(told) / 1000 if told.isdecimal() else 0.0
-        read = self._queues.get(to)
+        seconds, read = strategy.lives, self._queues.get(to)
         if not seconds or (read is not None and read.consumers):
             return kept
         again = self._die(found, to, True, before)

@@ -73,7 +73,8 @@ class ActiveMQConnector(base.Connector):
     @with_deadline
     def inspect(self, source: Source) -> base.Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
-        found = inspection(self.queues, _queue_of(source), self.kind, self.version, self._by_openwire)
+        xml = self._broker.activemq_xml
+        found = inspection(self.queues, _queue_of(source), self.kind, self.version, self._by_openwire, xml)
         if self._amqp is not None:
             found = with_amqp(found, self._amqp)
         if self._routing is None:

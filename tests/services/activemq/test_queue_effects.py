@@ -58,6 +58,21 @@ def test_a_queue_that_is_purged_when_its_consumers_go_is_left_alone(stomp: Place
     eventually(lambda: depth(stomp) in range(held))
 
 
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"expiryDelay": 60_000, "expiryAddress": "Late"}, "1m after they came (expiry-delay), and go to Late"),
+    ({"minExpiryDelay": 60_000, "expiryAddress": ""}, "1m after they came (min-expiry-delay), and are lost"),
+    ({"expiryDelay": 60_000, "noExpiry": True}, ""),
+    ({}, ""),
+])  # fmt: skip
+def test_letters_that_expire_where_they_lie_are_said_to(
+    stomp: Place, settings: dict[str, object], said: str
+) -> None:
+    make(stomp, settings)
+    warnings = stomp.connector.inspect(stomp.request().source).warnings
+    found = [one for one in warnings if "expire here" in one]
+    assert (len(found), said in "".join(found)) == (bool(said), True)
+
+
 @pytest.mark.parametrize(("settings", "traits", "modes", "said"), [
     ({"autoDeleteQueues": True}, {"auto_delete": True, "auto_created": True}, BOTH[1:],
      "deletes the queue once it is empty (auto-delete)"),

@@ -1,10 +1,18 @@
 """Reading ActiveMQ Classic and Artemis: nothing is lost, nothing that STOMP cannot carry is acknowledged."""
 
 import os
+from pathlib import Path
 
 import pytest
 from support import connector_contract
-from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic
+from support.brokers.activemq.fixtures import (
+    Place,
+    by_openwire,
+    on_all,
+    on_artemis,
+    on_classic,
+    on_newest_classic,
+)
 from support.connector_contract import ReadingContract
 from support.ports import free_ports
 from support.waiting import eventually
@@ -226,3 +234,18 @@ def test_dead_letter_queues_are_discovered(stomp: Place) -> None:
     found = {place.name: place for place in by_jolokia.connector.discover()}
     assert (found[dead].depth, found[dead].source) == (1, {"queue": dead})
     assert alive not in found
+
+
+@on_newest_classic
+def test_letters_that_expire_by_their_strategy_are_said_to(stomp: Place, tmp_path: Path) -> None:
+    xml, source = tmp_path / "activemq.xml", stomp.request().source
+    stomp.send(b"letter")
+    by_xml = stomp.by(activemq_xml=str(xml)).connector
+    assert any(f"{xml} cannot be read" in one for one in by_xml.inspect(source).warnings)
+    xml.write_text(
+        f"""<broker><destinationPolicy><policyMap><policyEntries><policyEntry queue=">"><deadLetterStrategy>
+        <sharedDeadLetterStrategy deadLetterQueue="{stomp.queue}" expiration="60000"/></deadLetterStrategy>
+        </policyEntry></policyEntries></policyMap></destinationPolicy></broker>"""
+    )
+    said = f"{stomp.queue}: letters expire here 1m after they came (expiration of"
+    assert any(said in one for one in by_xml.inspect(source).warnings)

@@ -7,7 +7,7 @@ import pytest
 from support.rows import each_row
 
 from dlq.connectors.activemq.look.jolokia import QueueFacts
-from dlq.connectors.activemq.look.strategies import load, predict
+from dlq.connectors.activemq.look.strategies import lives_in, load, predict
 from dlq.connectors.activemq.plugin.connector import ActiveMQConnector
 from dlq.connectors.activemq.plugin.description import ActiveMQBroker
 from dlq.connectors.base import Fate
@@ -156,3 +156,21 @@ def test_what_is_missing_is_named(
     (fate,) = connector.coverage()
     assert (fate.verdict, fate.why) == ("unknown", f"its definitions cannot be seen without {missing}")
     assert fate.fix.startswith(f"[brokers.old] {missing} = ")
+
+
+@each_row(("strategy", "queue", "seconds"), [
+    ('<sharedDeadLetterStrategy expiration="60000"/>', "ActiveMQ.DLQ", [60]),
+    ('<sharedDeadLetterStrategy expiration="60000" deadLetterQueue="q"/>', "q", [60]),
+    ('<sharedDeadLetterStrategy expiration="60000" deadLetterQueue="q"/>', "ActiveMQ.DLQ", []),
+    ('<sharedDeadLetterStrategy expiration="60000" deadLetterQueue="topic://q"/>', "q", []),
+    ("<sharedDeadLetterStrategy/>", "ActiveMQ.DLQ", []),
+    ('<individualDeadLetterStrategy expiration="500"/>', "ActiveMQ.DLQ.Queue.orders", [0.5]),
+    ('<individualDeadLetterStrategy expiration="500"/>', "ActiveMQ.DLQ.Queue.bills", []),
+    ('<individualDeadLetterStrategy expiration="500" queuePrefix="" queueSuffix=".d"/>', "orders.d", [0.5]),
+    ('<discarding expiration="500"/>', "ActiveMQ.DLQ.Queue.orders", []),
+])  # fmt: skip
+def test_letters_expire_where_a_strategy_puts_them(
+    strategy: str, queue: str, seconds: list[float], xml: Path
+) -> None:
+    xml.write_text(FRAME.format(ENTRY.format(strategy), ""))
+    assert lives_in(load(str(xml), "activemq_xml"), queue) == seconds
