@@ -191,7 +191,7 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         text = _error_text(error)
         if text.startswith(_TOO_MUCH):
             raise ArchiveError(
-                f"this takes more than the memory that a query may use ({_first_line(error)}); ask "
+                f"this takes more than the 2 GB of memory that a query may use ({_first_line(error)}); ask "
                 "for less at once: fewer rows or columns, or shorter lists and texts"
             ) from error
         if _is_gone(error, connection):
