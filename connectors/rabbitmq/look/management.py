@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -12,9 +13,10 @@ from dlq.connectors.rabbitmq.link import login_of, parameters
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.core.errors import BrokerError
 from dlq.core.runtime import patience
-from dlq.core.text import for_terminal
+from dlq.core.text import for_terminal, shorten
 
 _MORE_TRIES = 2
+_LONGEST_REASON = 200
 _PORTS = {"http": 15672, "https": 15671}
 _UNAUTHORIZED = (
     "its user needs the tag management, of nodes the tag monitoring, and a right in the virtual host"
@@ -86,7 +88,7 @@ class Management:
                 hint = f"{_UNAUTHORIZED}{blanks(self._broker)}"
                 raise NoAnswerError(f"HTTP 401 {answer.reason}; {hint}")
             if answer.status != 200:
-                raise NoAnswerError(f"HTTP {answer.status} {answer.reason}")
+                raise NoAnswerError(f"HTTP {answer.status} {answer.reason}{_reason(answer.content)}")
             return document(answer.content)
         except NoAnswerError as error:
             raise ManagementError(f"{self._place} does not answer: {error}") from error
@@ -110,6 +112,14 @@ class Management:
     def close(self) -> None:
         """Let go of the connection."""
         self._site.close()
+
+
+def _reason(content: bytes) -> str:
+    """Return the reason that a refusal gives, to follow its status; empty where it gives none."""
+    with suppress(NoAnswerError):
+        if reason := mapping(document(content)).get("reason"):
+            return f" ({shorten(for_terminal(str(reason)), _LONGEST_REASON)})"
+    return ""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

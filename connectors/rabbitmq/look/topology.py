@@ -35,6 +35,7 @@ _NOT_SEEN_YET = (
     "the management API does not know the queue's policies: it is new (look again in 10 s), or statistics "
     "are switched off (management_agent.disable_metrics_collector)"
 )
+_HOLDERS_NOT_KNOWN = "{}; whether a consumer holds a classic queue exclusively stays unknown"
 _FLAGS = ("durable", "auto_delete", "exclusive")
 _COLUMNS = (
     "name,type,arguments,effective_policy_definition,messages_unacknowledged,messages,message_bytes,"
@@ -170,6 +171,8 @@ class VirtualHost:
     alternates: frozenset[str]
     held: frozenset[str]
     """Queues that a consumer has for itself alone."""
+    notes: tuple[str, ...] = ()
+    """What is not known of it, in words."""
     routes: Routes = field(default_factory=dict)
     """See `routes.list_routes`."""
     _limits: dict[tuple[int, ...], Mapping[str, int]] = field(default_factory=dict, repr=False)
@@ -227,7 +230,6 @@ class VirtualHost:
 def virtual_host(broker: RabbitBroker) -> VirtualHost:
     """Ask the management API. Raises ManagementError."""
     with closing(Management(broker)) as management:
-        held = _held_queues(management)
         alternates = frozenset(alternate_exchanges(management))
         listed = management.get_all("queues", management.vhost, columns=_COLUMNS)
         sources: dict[str, dict[str, str]] = {}
@@ -236,20 +238,20 @@ def virtual_host(broker: RabbitBroker) -> VirtualHost:
             if binding.get("destination_type") == "queue" and binding.get("source"):
                 bound = sources.setdefault(str(binding.get("destination")), {})
                 bound[str(binding["source"])] = str(binding.get("routing_key", ""))
-        return VirtualHost(
-            {str(queue.get("name")): queue for queue in listed},
-            sources,
-            alternates,
-            held,
-            list_routes(management.get_all("exchanges", management.vhost, columns="name,type"), bindings),
-        )
+        routes = list_routes(management.get_all("exchanges", management.vhost, columns="name,type"), bindings)
+        queues = {str(queue.get("name")): queue for queue in listed}
+        return VirtualHost(queues, sources, alternates, *_held_queues(management), routes)
 
 
-def _held_queues(management: Management) -> frozenset[str]:
-    """Return the queues that a consumer has for itself alone."""
-    consumers = management.get_all("consumers", management.vhost)
+def _held_queues(management: Management) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the queues that a consumer has for itself alone, or a note: without statistics the management
+    API lists no consumers."""
+    try:
+        consumers = management.get_all("consumers", management.vhost)
+    except ManagementError as error:
+        return frozenset(), (_HOLDERS_NOT_KNOWN.format(error),)
     exclusive = (one for one in consumers if one.get("exclusive") is True)
-    return frozenset(str(mapping(one.get("queue")).get("name")) for one in exclusive)
+    return frozenset(str(mapping(one.get("queue")).get("name")) for one in exclusive), ()
 
 
 def known_host(broker: RabbitBroker) -> VirtualHost | None:
@@ -346,7 +348,7 @@ def from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topolo
         policies_known=seen,
         host_known=True,
         held=queue in host.held and found.get("type") == "classic",
-        notes=() if seen else (_NOT_SEEN_YET,),
+        notes=host.notes if seen else (_NOT_SEEN_YET, *host.notes),
         delivery_limit=_limit_of(found, version),
         unacknowledged=whole(found.get("messages_unacknowledged")),
         size=whole(found.get("message_bytes")),

@@ -2,12 +2,13 @@
 
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
-from support.brokers.rabbitmq.letters import goes_while_somebody_waits
+from support.brokers.rabbitmq.letters import goes_while_somebody_waits, to_queue
 from support.waiting import eventually
 
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
 from dlq.core.errors import AccessDenied, HarmRefused, NotFound, UsageError
 
+_STATISTICS_ARE_OFF = "application:set_env(rabbitmq_management_agent, disable_metrics_collector"
 each_way = pytest.mark.parametrize("managed", [True, False])
 
 
@@ -114,6 +115,29 @@ def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbi
     seen = RabbitConnector(broker).inspect(request(queue).source)
     assert any("HTTP 401" in warning and "tag management" in warning for warning in seen.warnings)
     assert "tag management" in RabbitConnector(broker).gauge(request(queue).source).note
+
+
+@on_private_nodes
+def test_a_node_without_statistics_tells_all_but_who_holds_a_queue(rabbit: Rabbit) -> None:
+    """It refuses to list consumers. Policies without statistics are shown since 4."""
+    rabbit.set_policy("^orders$", {"max-length": 1})
+    for queue in ("orders", "orders.dlq"):
+        rabbit.channel.queue_declare(queue, durable=True)
+        rabbit.publish(queue, [b"x"])
+    connector, pattern = rabbit.connector(), request("*.dlq")
+    rabbit.node.evaluate(f"{_STATISTICS_ARE_OFF}, true)")
+    try:
+        limits = connector.limits([to_queue("orders")])[to_queue("orders")]
+        seen, reading = connector.inspect(pattern.source), connector.read(pattern)
+    finally:
+        rabbit.node.evaluate(f"{_STATISTICS_ARE_OFF}, false)")
+    reading.close()
+    assert (seen.depth, reading.snapshot) == (1, 1)
+    said = "(Stats in management UI are disabled on this node); whether a consumer holds a classic queue"
+    assert said in " ".join(seen.warnings)
+    assert said in " ".join(reading.notes)
+    assert "statistics" in " ".join(seen.warnings)
+    assert rabbit.version < (4,) or limits.letters == 0
 
 
 @on_private_nodes

@@ -17,7 +17,7 @@ def scans() -> list[QueueScan]:
         "arguments": {"x-dead-letter-exchange": "x", "x-dead-letter-routing-key": "k"},
     }
     names = [f"q{number}" for number in range(QUEUES)]
-    host = VirtualHost(dict.fromkeys(names, quorum), {}, frozenset(), frozenset(), {"x": {"k": names}})
+    host = VirtualHost(dict.fromkeys(names, quorum), {}, frozenset(), frozenset(), (), {"x": {"k": names}})
     no_part: Any = None
     told = {name: {"queue": name, **from_host(host, name, (4, 0, 0)).document()} for name in names}
     return [QueueScan(name, 0, topology, no_part) for name, topology in told.items()]
