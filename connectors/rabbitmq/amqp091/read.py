@@ -24,6 +24,7 @@ from dlq.connectors.queue import IdleTimer
 from dlq.connectors.rabbitmq.amqp091.codec.frames import Delivery
 from dlq.connectors.rabbitmq.amqp091.codec.table import delivery_count
 from dlq.connectors.rabbitmq.amqp091.link.channel import Link
+from dlq.connectors.rabbitmq.amqp091.link.questions import Refused
 from dlq.connectors.rabbitmq.records.deliveries import record_maker
 from dlq.core import errors
 from dlq.core.runtime import patience
@@ -39,6 +40,7 @@ _MOST_LETTERS = 6_000
 _MOST_BYTES = 64 * 2**20
 _STREAM_OFFSET = b"\x0fx-stream-offset"
 """The name of a header, as a table has it."""
+_LOCKED, _OF_ANOTHER_KIND, _FAILED = 405, 540, 541
 _NEAR_LIMIT = (
     "{} letters of {} were near its delivery limit, by attempts that failed before: they were taken one at a "
     "time"
@@ -47,20 +49,22 @@ _NEAR_LIMIT = (
 
 def is_empty(link: Link, queue: str) -> bool:
     """Return whether the leader of a quorum queue says so: it is asked for a letter, and one that comes goes
-    back. The link is of no use for a reading afterwards. Raises NoLeader where no leader answers, and
-    AccessDenied where the user may not ask.
+    back. The link is of no use for a reading afterwards. Raises NoLeader where no leader answers, and what
+    the link makes of another refusal.
 
-    A queue with a single active consumer refuses (405), which is the leader's answer, too.
+    A queue with a single active consumer refuses, and so does a stream: that is an answer, too.
     """
+    usual, link.refusal = link.refusal, Refused
     try:
-        answers = (spec.Basic.GetEmpty, spec.Basic.GetOk)
-        found = link.call(spec.Basic.Get(queue=queue), answers)
-    except errors.AccessDenied as error:
-        if "(405)" not in str(error):
-            raise
+        found = link.call(spec.Basic.Get(queue=queue), (spec.Basic.GetEmpty, spec.Basic.GetOk))
+    except Refused as refused:
+        if refused.code == _FAILED:  # it waited for a leader
+            raise errors.NoLeader(f"the queue {for_terminal(queue)} has no leader that answers") from refused
+        if refused.code not in (_LOCKED, _OF_ANOTHER_KIND):
+            raise usual(refused.code, refused.text) from refused
         return True
-    except errors.PoisonMessage as error:  # 541: it waited for a leader
-        raise errors.NoLeader(f"the queue {for_terminal(queue)} has no leader that answers") from error
+    finally:
+        link.refusal = usual
     if isinstance(found, spec.Basic.GetOk):
         link.send(spec.Basic.Nack(delivery_tag=found.delivery_tag, requeue=True))
         return False

@@ -6,6 +6,8 @@ API counts acknowledgements, up to one interval of its statistics late.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
@@ -13,7 +15,7 @@ from dlq.connectors.net.web import whole
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, Refused, questions
 from dlq.connectors.rabbitmq.look import receivers as consumers
 from dlq.connectors.rabbitmq.look.management import Management, ManagementError, mapping
-from dlq.connectors.rabbitmq.look.topology import learn
+from dlq.connectors.rabbitmq.look.topology import SERVING, learn_apart, state_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.republish import address_of
 from dlq.core.errors import DlqError, NodeDown, NotFound
@@ -21,11 +23,11 @@ from dlq.core.text import for_terminal
 
 _INTERVAL = 5.0
 """Seconds between statistics where nothing else is configured (collect_statistics_interval)."""
-_SERVING = ("running", "idle", "flow")
-"""States of a queue; in others (down, minority) the node answers for it, and says 0."""
 _FEW = 20
 """Queues that are asked for one by one; more by one list of all."""
-_COLUMNS = "name,type,state,messages,message_bytes,message_stats,head_message_timestamp,exclusive,auto_delete"
+_COLUMNS = (
+    "name,type,state,leader,messages,message_bytes,message_stats,head_message_timestamp,exclusive,auto_delete"
+)
 _DONE = ("ack", "deliver_no_ack", "get_no_ack")
 
 
@@ -38,18 +40,29 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
         looked = {
             name: one
             for name, one in _look(asking, names, shown)
-            if isinstance(one, Consumption) and _is_told(broker, asking, one, shown.get(name, {}))
+            if isinstance(one, Consumption) and not _doubt(broker, one, shown.get(name, {}))
         }
     found = {to: [looked[name] for name in queues if name in looked] for to, queues in reached.items()}
     return {target: queues for target, queues in found.items() if queues}
 
 
-def _is_told(broker: RabbitBroker, asking: Questions, one: Consumption, shown: Mapping[str, Any]) -> bool:
-    """Return whether a queue has said it itself: that nothing is there the node says, too, for a quorum queue
-    that has no leader, and only the management API tells which it is."""
-    if one.waiting or one.consumers or (shown and _state(shown) in _SERVING):
-        return True
-    return (shown.get("type") or learn(broker, one.receiver, "", lambda: asking).kind) == "classic"
+def _doubt(broker: RabbitBroker, one: Consumption, shown: Mapping[str, Any]) -> str:
+    """Return why a queue may not have said itself that nothing is there; empty: it has. The node says so,
+    too, for a quorum queue that has no leader, and only the management API tells which it is."""
+    if one.waiting or one.consumers:
+        return ""
+    name = for_terminal(one.receiver)
+    if shown:
+        state = state_of(shown)
+        return "" if state in SERVING else f"{name} is {state}"
+    is_classic = _kind_by_declares(broker, one.receiver) == "classic"
+    return "" if is_classic else f"{name} may be without a leader, which only the management API shows"
+
+
+@cache
+def _kind_by_declares(broker: RabbitBroker, queue: str) -> str | None:
+    """Return it, asked once: each question is an error in the log of the node."""
+    return learn_apart(replace(broker, management_url=None), queue, "").kind
 
 
 def list_queues(broker: RabbitBroker) -> Mapping[str, Mapping[str, Any]]:
@@ -84,17 +97,11 @@ def gauge(
     filled = [shown.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
     moments = [moment * 1_000_000 for moment in map(whole, filled) if moment is not None]
     oldest = moments if len(moments) == len(filled) else []
-    states = {one.receiver: _state(shown.get(one.receiver)) for one in found if not one.waiting}
-    silent = [for_terminal(f"{name} is {state}") for name, state in states.items() if state not in _SERVING]
-    if silent := [*map(str, refusals), *silent]:
-        note = f"{', '.join(silent)}: what lies there is not known"
+    doubts = [doubt for one in found if (doubt := _doubt(broker, one, shown.get(one.receiver, {})))]
+    if silent := [*map(str, refusals), *doubts]:
+        note = "; ".join(filter(None, [f"{', '.join(silent)}: what lies there is not known", trouble]))
         return gauge_of(found, oldest)._replace(depth=None, consumers=None, note=note)
     return gauge_of(found, oldest)._replace(note=trouble)
-
-
-def _state(shown: Mapping[str, Any] | None) -> str:
-    """Return the state of a queue that is there; with None the management API was not asked."""
-    return "not shown by the management API" if shown == {} else str((shown or {}).get("state", "idle"))
 
 
 def missing_targets(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:

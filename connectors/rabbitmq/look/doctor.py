@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,17 @@ from dlq.connectors.base import Inspection, Mode
 from dlq.connectors.rabbitmq.amqp091.link.questions import Questions, questions
 from dlq.connectors.rabbitmq.look.discovery import names_dead_letters
 from dlq.connectors.rabbitmq.look.effects import RETURNS, SINGLE_ACTIVE, effects, harm
-from dlq.connectors.rabbitmq.look.topology import Topology, VirtualHost, lasting_depth, learn, version_of
+from dlq.connectors.rabbitmq.look.topology import (
+    SERVING,
+    Topology,
+    VirtualHost,
+    lasting_depth,
+    learn,
+    version_of,
+)
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
+from dlq.core.errors import NoLeader
+from dlq.core.text import for_terminal
 from dlq.core.values.units import human_bytes, human_seconds
 
 _DRAIN = "drain removes the messages, each only after it is durable in the archive"
@@ -21,6 +31,10 @@ _ORDER = {
     "quorum": "they go to the back of the queue, behind messages that came later",
 }
 _UNREADABLE = "the user may not read this queue: no pull is possible"
+_READY = "letters ready"
+_MAY_LACK_A_LEADER = (
+    "it shows no letters, and neither does a quorum queue without a leader; only management_url shows more"
+)
 _HELD = "a consumer holds this queue exclusively: no pull gets a message while it runs"
 NO_DRAIN = (
     "this is a stream, from which nothing can be taken: --mode copy reads what is new each time; use it"
@@ -119,7 +133,8 @@ def _consumers(number: int) -> str:
 
 
 def inspect(broker: RabbitBroker, queue: str) -> Inspection:
-    """Look at a queue without taking a message. Raises BrokerError when the queue is not there."""
+    """Look at a queue without taking a message. Raises BrokerError when the queue, or its leader, is not
+    there."""
     with questions(broker) as asking:
         return Look(broker, asking).inspect(queue)
 
@@ -139,7 +154,8 @@ class Look:
         self._may_write: bool | None = None
 
     def inspect(self, queue: str) -> Inspection:
-        """See `inspect`. Raises Refused, LinkLostError."""
+        """See `inspect`. A quorum queue that lacks a leader seems to be empty. Raises Refused, LinkLostError,
+        NoLeader."""
         asking = self._asking
         version, declared = asking.version, asking.queue(queue)
         topology = learn(self._broker, queue, version, lambda: asking, self._host)
@@ -152,7 +168,20 @@ class Look:
             "read": asking.is_let(partial(_try_to_read, queue)),
             "write to the default exchange": self._may_write,
         }
-        return _inspection(queue, topology, version, depth, declared.consumer_count, rights)
+        found = _inspection(queue, topology, version, depth, declared.consumer_count, rights)
+        if depth or declared.consumer_count or topology.kind not in (None, "quorum"):
+            return found
+        return _doubt(found, queue, topology.state)
+
+
+def _doubt(found: Inspection, queue: str, state: str) -> Inspection:
+    """Return what is known where nobody may have answered but the node. Raises NoLeader."""
+    if state in SERVING:
+        return found
+    if state:
+        raise NoLeader(for_terminal(f"the queue {queue} is {state}: what lies there is not known"))
+    facts = {name: value for name, value in found.facts.items() if name != _READY}
+    return replace(found, depth=None, facts=facts, warnings=[*found.warnings, _MAY_LACK_A_LEADER])
 
 
 def _delivery_limit(topology: Topology) -> dict[str, int | str]:
@@ -171,7 +200,7 @@ def _inspection(
     facts = {
         "version": version,
         "queue type": topology.kind or "unknown",
-        "letters ready": depth,
+        _READY: depth,
         "letters held by consumers": topology.unacknowledged,
         "consumers": consumers,
         **_delivery_limit(topology),

@@ -38,11 +38,14 @@ _NOT_SEEN_YET = (
 _HOLDERS_NOT_KNOWN = "{}; whether a consumer holds a classic queue exclusively stays unknown"
 _FLAGS = ("durable", "auto_delete", "exclusive")
 _COLUMNS = (
-    "name,type,arguments,effective_policy_definition,messages_unacknowledged,messages,message_bytes,"
-    "messages_delayed,messages_dlx,message_stats.publish," + ",".join(_FLAGS)
+    "name,type,state,leader,arguments,effective_policy_definition,messages_unacknowledged,messages,"
+    "message_bytes,messages_delayed,messages_dlx,message_stats.publish," + ",".join(_FLAGS)
 )
 
 
+SERVING = ("running", "idle", "flow", "live")
+"""States of a queue, the last on a 3.10 without statistics; in others (down, minority) the node answers for
+it, and says 0."""
 _POLICY_WINS = (("quorum", "overflow"),)
 """Type of a queue and setting of which a policy wins over an argument (rabbit_quorum_queue.erl,
 gather_policy_config)."""
@@ -88,6 +91,8 @@ class Topology:
     detect_cycles)."""
     published: int = 0
     """Messages that came from publishers, not by a dead-letter exchange, since some moment in the past."""
+    state: str = ""
+    """See `state_of`; empty: it is not known."""
     notes: tuple[str, ...] = ()
     host_known: bool = False
     """The management API has told of it and its virtual host."""
@@ -342,6 +347,7 @@ def from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topolo
     sources = host.sources.get(queue, {})
     return Topology(
         kind=str(found.get("type", "classic")),
+        state=state_of(found),
         arguments=mapping(found.get("arguments")),
         policy=policy,
         flags={name: bool(found[name]) for name in _FLAGS if name in found},
@@ -371,6 +377,13 @@ def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
     policy = mapping(queue.get("effective_policy_definition"))
     default = _DEFAULT_LIMIT if "effective_policy_definition" in queue else None
     return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version, default)
+
+
+def state_of(queue: Mapping[str, Any]) -> str:
+    """Return the state of a queue that the management API shows. 3.10 tells none of a quorum queue that has
+    no leader, or no statistics yet."""
+    is_led = queue.get("type") == "classic" or queue.get("leader")
+    return str(queue.get("state") or "idle") if is_led else "without a leader"
 
 
 def setting_of(queue: Mapping[str, Any], name: str) -> Any:

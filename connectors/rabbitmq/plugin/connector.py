@@ -186,7 +186,7 @@ class RabbitConnector(base.Connector):
             raise HarmRefused(f"source {request.source.name}: {against}")
         notes = [*doctor.notes_on(topology, request.mode, version, found.consumer_count), *topology.notes]
         depth = found.message_count
-        if topology.kind == "quorum":
+        if topology.kind in (None, "quorum"):
             depth = lasting_depth(lambda: int(link.find_queue(queue).message_count), since)
             depth = depth or self._proven_depth(link, queue)
         return self._begin_reading(link, request, depth, topology.document(), notes)

@@ -15,7 +15,7 @@ from dlq.connectors.rabbitmq.look.topology import VirtualHost, virtual_host
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.prove.witness import queue_of
 from dlq.connectors.rabbitmq.read.wildcards import matches
-from dlq.core.errors import DlqError, NotFound
+from dlq.core.errors import DlqError, NoLeader, NotFound
 from dlq.core.text import for_terminal
 
 _SUMMED = ("letters ready", "letters held by consumers", "consumers")
@@ -109,6 +109,8 @@ def _looked_at(
                     seen[name] = look.inspect(name)
                 except (Refused, LinkLostError) as error:
                     unread[name] = asking.translate(error)
+                except NoLeader as error:
+                    unread[name] = error
     return seen, unread
 
 

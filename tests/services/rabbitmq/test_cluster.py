@@ -38,7 +38,7 @@ from support.waiting import eventually
 from dlq.capture.pull import PullResult, proven_depth
 from dlq.connectors.base import Outgoing, Search
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.core.errors import BrokerError, NodeDown, NotFound
+from dlq.core.errors import BrokerError, NodeDown, NoLeader, NotFound
 from dlq.replay.runs.apply import Run
 from dlq.replay.runs.consumed import Standing, how_far_consumed
 
@@ -259,6 +259,25 @@ def test_a_witness_proves_nothing_once_nodes_have_lost_each_other(
     rabbit.channel.connection.close()
 
 
+def check_that_it_is_not_taken_for_empty(here: Rabbit, queue: str) -> None:
+    """A quorum queue that has just lost its leader, by who is connected to the node that is left. That has a
+    classic queue whose name ends like it."""
+    wanted, pattern = request(queue), request(f"*{queue}")
+    for managed in (here.node.http, None):
+        connector = here.connector(management_url=managed)
+        found = eventually(lambda to=connector: (now := to.gauge(wanted.source)).depth is None and now)
+        assert (found.consumers, proven_depth(found)) == (None, None)
+        assert "what lies there is not known" in found.note
+        assert connector.consumption([to_queue(queue)]) == {}
+        with pytest.raises(NoLeader):
+            connector.read(wanted)
+    with pytest.raises(NoLeader):
+        here.connector().inspect(wanted.source)
+    assert here.inspect(queue, managed=False).depth is None
+    seen = here.connector().inspect(pattern.source)
+    assert f"{queue}: the queue {queue} is" in seen.leaves_out["drain"]
+
+
 def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     rabbit_cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -268,12 +287,12 @@ def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
     connector = shop.at(other).connector()
     queue = request("old-quorum").source
     eventually(lambda: connector.gauge(queue).depth == NUMBER)
+    here = shop.at(other)
+    here.channel.queue_declare("a.old-quorum", durable=True)
     third.kill()
     leader.kill()
-    found = eventually(lambda: (now := connector.gauge(queue)).depth is None and now)
-    assert (found.consumers, proven_depth(found)) == (None, None)
-    assert "what lies there is not known" in found.note
-    assert connector.consumption([to_queue("old-quorum")]) == {}
+    check_that_it_is_not_taken_for_empty(here, "old-quorum")
+    here.channel.connection.close()
     for node in (leader, third):
         node.start()
     eventually(lambda: proven_depth(connector.gauge(queue)) == NUMBER)
@@ -303,6 +322,20 @@ def test_a_counter_that_falls_with_a_node_is_not_taken_for_one_that_began_anew(
     eventually(lambda: near.channel.basic_get(queue)[0])
     rabbit_cluster.nodes[1].kill()
     assert how_far_consumed(before, told(3), {at: 1}, {at: 0}) == "taken"
+
+
+def test_a_quorum_queue_of_an_older_cluster_without_a_leader_is_not_taken_for_empty() -> None:
+    """Its management API tells no state of such a queue."""
+    os.environ[PASSWORD_VARIABLE] = "guest"
+    with Cluster() as cluster:
+        leader, left, third = (Rabbit(node.url_of("/"), "/", node, None) for node in cluster.nodes)
+        leader.channel, left.channel = leader.connect(), left.connect()
+        queue = leader.holding([b"x"] * 5, "quorum")
+        left.channel.queue_declare(f"a.{queue}", durable=True)
+        for other in (third, leader):
+            other.node.kill()
+        check_that_it_is_not_taken_for_empty(left, queue)
+        left.channel.connection.close()
 
 
 def test_a_queue_whose_node_has_failed_is_not_taken_for_a_full_one(rabbit_cluster: Cluster) -> None:

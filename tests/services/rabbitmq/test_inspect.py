@@ -63,6 +63,19 @@ def test_letters_that_a_consumer_gives_back_meanwhile_are_counted(
     assert rabbit.inspect(queue).depth == 3
 
 
+@each_way
+def test_that_an_empty_quorum_queue_is_empty_only_the_management_api_shows(
+    rabbit: Rabbit, managed: bool
+) -> None:
+    """A node says 0 for one that has no leader, too, and who looks may not ask for a letter to find out."""
+    source = request(rabbit.queue("quorum")).source
+    connector = rabbit.connector() if managed else rabbit.connector(management_url=None)
+    found, seen = connector.gauge(source), connector.inspect(source)
+    assert found.depth == seen.depth == seen.facts.get("letters ready") == (0 if managed else None)
+    for said in (found.note, " ".join(seen.warnings)):
+        assert ("leader" in said) != managed
+
+
 @on_private_nodes
 def test_policies_bindings_and_alternate_exchanges_come_from_the_management_api(rabbit: Rabbit) -> None:
     rabbit.set_policy(".*", {"message-ttl": 90_000, "expires": 3_600_000})
