@@ -134,14 +134,17 @@ def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbi
 def test_a_node_without_statistics_tells_all_but_who_holds_a_queue(rabbit: Rabbit) -> None:
     """It refuses to list consumers. Policies without statistics are shown since 4."""
     rabbit.set_policy("^orders$", {"max-length": 1})
-    for queue in ("orders", "orders.dlq"):
-        rabbit.channel.queue_declare(queue, durable=True)
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.dlq"}
+    full = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    for queue, arguments in {"orders": dead, "orders.dlq": full}.items():
+        rabbit.channel.queue_declare(queue, durable=True, arguments=arguments)
         rabbit.publish(queue, [b"x"])
     connector, pattern = rabbit.connector(), request("*.dlq")
     rabbit.node.evaluate(f"{_STATISTICS_ARE_OFF}, true)")
     try:
         limits = connector.limits([to_queue("orders")])[to_queue("orders")]
         seen, reading = connector.inspect(pattern.source), connector.read(pattern)
+        fates = {(fate.name, fate.death): fate.verdict for fate in connector.coverage()}
     finally:
         rabbit.node.evaluate(f"{_STATISTICS_ARE_OFF}, false)")
     reading.close()
@@ -151,6 +154,7 @@ def test_a_node_without_statistics_tells_all_but_who_holds_a_queue(rabbit: Rabbi
     assert said in " ".join(reading.notes)
     assert "statistics" in " ".join(seen.warnings)
     assert rabbit.version < (4,) or limits.letters == 0
+    assert fates["orders", "reject"] == "unknown"
 
 
 @on_private_nodes

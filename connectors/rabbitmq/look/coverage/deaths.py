@@ -29,6 +29,7 @@ _ITS_OWN_WORK = "what a consumer acknowledges, and sends elsewhere by itself, no
 _NO_POLICIES = (
     "the policies of {} are not shown: it is new (ask again in 10 s), or statistics are switched off"
 )
+_NO_COUNTS = "{} of {} are not shown: it is new (ask again in 10 s), or statistics are switched off"
 _AT_MOST_ONCE = "at most once: a node that goes down meanwhile loses it"
 _TOO_FAR = f"it comes to more than {_MOST_ARRIVALS} queues, or dies more than {_MOST_DEATHS} times"
 _NO_EXCHANGE = "it has no dead-letter exchange"
@@ -201,6 +202,8 @@ class _Host:
             return _End(lost=f"{name} is a stream, which takes none before RabbitMQ 3.12")
         if not queue.policies_known:
             return _End(unknown=_NO_POLICIES.format(name))
+        if self._is_uncounted(name, queue):
+            return _End(unknown=_NO_COUNTS.format("the letters", name))
         if self._is_full(name, queue, history):
             return self._overflows(name, queue, key, history, holder)
         return self._stays(name, queue, key, history)
@@ -230,17 +233,27 @@ class _Host:
 
     def _stays(self, name: str, queue: Topology, key: str, history: _History) -> _End:
         """Return where a message ends that is in a queue, for as long as it may."""
-        if whole(self._known.queues[name].get("consumers")):
+        consumers = whole(self._known.queues[name].get("consumers"))
+        if consumers:
             return _End(frozenset({name}))
         lives, ttl = queue.setting("expires"), queue.setting("message-ttl")
-        if isinstance(ttl, int) and queue.setting("dead-letter-exchange") is not None:
-            return self._die(name, "expired", key, history)
+        goes_on = isinstance(ttl, int) and queue.setting("dead-letter-exchange") is not None
         kept = min((ms / 1000 for ms in (lives, ttl) if isinstance(ms, int)), default=None)
         if kept is None:
             return _End(frozenset({name}))
         said = f"{name} keeps it for {human_seconds(kept)}"
         fix = fixes.policy_without(self._known, name, "expires", "message-ttl")
-        return _End(frozenset({name}), remark=said) if kept >= NIGHT else _End(lost=said, fix=fix)
+        if kept >= NIGHT and not goes_on:
+            return _End(frozenset({name}), remark=said)
+        if consumers is None:
+            return _End(unknown=_NO_COUNTS.format("the consumers", name))
+        return self._die(name, "expired", key, history) if goes_on else _End(lost=said, fix=fix)
+
+    def _is_uncounted(self, name: str, queue: Topology) -> bool:
+        """Return whether a queue has bounds, and nothing tells how much lies there."""
+        shown = self._known.queues[name]
+        counts = shown.get("messages_ready"), shown.get("message_bytes_ready")
+        return any(most and whole(n) is None for most, n in zip(_bounds(queue), counts, strict=True))
 
     def _is_full(self, name: str, queue: Topology, history: _History) -> bool:
         """Return whether a queue is full. What comes back to where it died finds the room that it left."""

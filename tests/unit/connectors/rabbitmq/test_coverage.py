@@ -16,8 +16,16 @@ TO_DLQ = {"dead-letter-exchange": "", "dead-letter-routing-key": "dlq"}
 DAY, HOUR = 86_400_000, 3_600_000
 
 
+COUNTS = {"messages_ready": 0, "message_bytes_ready": 0, "consumers": 0}
+
+
 def queue(name: str, policy: Values | None = None, **more: Any) -> Values:
-    return {"name": name, "type": "classic", "effective_policy_definition": policy or {}, **more}
+    return {"name": name, "type": "classic", "effective_policy_definition": policy or {}, **COUNTS, **more}
+
+
+def uncounted(name: str, policy: Values | None = None) -> Values:
+    """As 4.3 shows one without statistics."""
+    return queue(name, policy, **dict.fromkeys(COUNTS))
 
 
 def exchange(name: str, kind: str, alternate: str | None = None) -> Values:
@@ -63,6 +71,8 @@ FATES: list[tuple[str, str, str, tuple[Sequence[Values], ...]]] = [
     ("kept", "reject: through a retry queue, back to where it died", "q",
      (dying(dlq={**TO_Q, "message-ttl": 9}),)),
     ("kept", "reject: a queue that keeps it over a night", "dlq", (dying(dlq={"message-ttl": DAY}),)),
+    ("kept", "reject: over a night, whoever consumes", "dlq",
+     ([queue("q", TO_DLQ), uncounted("dlq", {"message-ttl": DAY})],)),
     ("kept", "reject: somebody consumes it, before it ends", "dlq",
      (dying(dlq={"message-ttl": 9}, consumers=1),)),
     ("kept", "reject: at least once, it waits for its target", "q",
@@ -92,6 +102,14 @@ FATES: list[tuple[str, str, str, tuple[Sequence[Values], ...]]] = [
     ("lost", "unroutable: no alternate exchange", "no binding takes it", ([], [exchange("q", "topic")])),
     ("unknown", "reject: policies are not shown", "the policies of q are not shown",
      ([{"name": "q", "type": "classic"}],)),
+    ("unknown", "reject: how many lie in a bounded queue is not shown", "the letters of dlq are not shown",
+     ([queue("q", TO_DLQ), uncounted("dlq", REFUSES)],)),
+    ("unknown", "reject: nor how many bytes", "the letters of dlq are not shown",
+     ([queue("q", TO_DLQ), uncounted("dlq", {"max-length-bytes": 9})],)),
+    ("unknown", "reject: who consumes before it ends is not shown", "the consumers of dlq are not shown",
+     ([queue("q", TO_DLQ), uncounted("dlq", {"message-ttl": HOUR})],)),
+    ("unknown", "reject: nor before it dies again", "the consumers of dlq are not shown",
+     ([queue("q", TO_DLQ), uncounted("dlq", {**TO_Q, "message-ttl": HOUR})],)),
     ("unknown", "reject: more than the key", "x routes by more than the key",
      (OPEN, [exchange("x", "headers")], [bound("x", "dlq")])),
     ("unknown", "reject: a key that may or may not be bound", "its key decides",
