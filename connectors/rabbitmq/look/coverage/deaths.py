@@ -236,11 +236,12 @@ class _Host:
         consumers = whole(self._known.queues[name].get("consumers"))
         if consumers:
             return _End(frozenset({name}))
-        lives, ttl = queue.setting("expires"), queue.setting("message-ttl")
-        goes_on = isinstance(ttl, int) and queue.setting("dead-letter-exchange") is not None
-        kept = min((ms / 1000 for ms in (lives, ttl) if isinstance(ms, int)), default=None)
-        if kept is None:
+        ends = {what: ms for what in ("expires", "message-ttl") if isinstance(ms := queue.setting(what), int)}
+        if not ends:
             return _End(frozenset({name}))
+        first = min(ends, key=lambda what: ends[what])  # the queue, where both end at once
+        goes_on = first == "message-ttl" and queue.setting("dead-letter-exchange") is not None
+        kept = ends[first] / 1000
         said = f"{name} keeps it for {human_seconds(kept)}"
         fix = fixes.policy_without(self._known, name, "expires", "message-ttl")
         if kept >= NIGHT and not goes_on:
