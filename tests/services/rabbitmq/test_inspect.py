@@ -144,6 +144,7 @@ def test_a_node_without_statistics_tells_all_but_who_holds_a_queue(rabbit: Rabbi
     try:
         limits = connector.limits([to_queue("orders")])[to_queue("orders")]
         seen, reading = connector.inspect(pattern.source), connector.read(pattern)
+        empty = connector.gauge(request(rabbit.queue()).source)
         fates = {(fate.name, fate.death): fate.verdict for fate in connector.coverage()}
     finally:
         rabbit.node.evaluate(f"{_STATISTICS_ARE_OFF}, false)")
@@ -155,6 +156,7 @@ def test_a_node_without_statistics_tells_all_but_who_holds_a_queue(rabbit: Rabbi
     assert "statistics" in " ".join(seen.warnings)
     assert rabbit.version < (4,) or limits.letters == 0
     assert fates["orders", "reject"] == "unknown"
+    assert (empty.depth, empty.note) == (0, "")
 
 
 @on_private_nodes
