@@ -398,7 +398,9 @@ def log_files(patterns: Sequence[str]) -> list[str]:
         found += names
     packed = next((name for name in found if name.lower().endswith(_PACKED)), None)
     if packed is not None:
-        raise UsageError(f"--client-log {packed}: it is packed, and neither by gzip nor by bzip2; unzip it first")
+        raise UsageError(
+            f"--client-log {packed}: it is packed, and neither by gzip nor by bzip2; unzip it first"
+        )
     hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
     if hidden is not None:
         raise UsageError(
