@@ -182,9 +182,9 @@ def test_a_follower_is_cut_off_while_dlq_is_connected_to_it(rabbit_cluster: Clus
 
 
 def held_at(node: Node) -> int | None:
-    """Letters at consumers; None while their queue has no leader."""
+    """Letters of quorum queues at consumers; None while one of them has no leader."""
     with suppress(RuntimeError):
-        return letters_at_consumers(node)
+        return letters_at_consumers(node, "quorum")
     return None
 
 

@@ -47,9 +47,8 @@ _HELD = """lists:sum([case amqqueue:get_type(Q) of
             {ok, {_, #{num_checked_out := N}}, _} =
                 ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:overview/1),
             N;
-        rabbit_classic_queue -> element(2, hd(rabbit_amqqueue:info(Q, [messages_unacknowledged])));
-        _ -> 0
-    end || Q <- rabbit_amqqueue:list()])"""
+        rabbit_classic_queue -> element(2, hd(rabbit_amqqueue:info(Q, [messages_unacknowledged])))
+    end || Q <- rabbit_amqqueue:list(), lists:member(amqqueue:get_type(Q), [KINDS])])"""
 
 
 @cache
@@ -279,10 +278,11 @@ class Rabbit:
         return taken
 
 
-def letters_at_consumers(node: Node) -> int:
+def letters_at_consumers(node: Node, *kinds: str) -> int:
     """In all virtual hosts, unacknowledged; asked of the node itself, whose statistics come every five
     seconds."""
-    return int(node.evaluate(_HELD).strip().removeprefix("{ok, ").removesuffix("}"))
+    names = ", ".join(f"rabbit_{kind}_queue" for kind in kinds or ("quorum", "classic"))
+    return int(node.evaluate(_HELD.replace("KINDS", names)).strip().removeprefix("{ok, ").removesuffix("}"))
 
 
 def request(queue: str, mode: Mode = "drain", **changes: Any) -> ReadRequest:
