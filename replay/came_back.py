@@ -48,11 +48,11 @@ def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> lis
     return [record_id for (record_id,) in user_sql.run(connection, _NEWEST, [plan, most]).rows]
 
 
-def confirm(store: Store, ledger: Ledger, plan: str) -> int:
-    """Confirm letters of a plan that a pull has brought back, whichever plan had sent them: they were sent,
-    whatever was concluded. Return how many. What was given back unsent, of which nothing is said, is not
-    looked for."""
-    entries = list(_list_unproven(store, ledger, plan))
+def confirm(store: Store, ledger: Ledger, plan: str, keys: Collection[str] | None = None) -> int:
+    """Confirm letters of a plan that a pull has brought back: they were sent, whatever was concluded. Return
+    how many. Of what another plan had sent those with these `keys` are looked for; None: all that this plan
+    has. What was given back unsent, of which nothing is said, is not looked for."""
+    entries = list(_list_unproven(store, ledger, plan, keys))
     if not entries:
         return 0
     since = min(entry.sent_at for entry in entries)
@@ -60,14 +60,16 @@ def confirm(store: Store, ledger: Ledger, plan: str) -> int:
     return ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
 
 
-def _list_unproven(store: Store, ledger: Ledger, plan: str) -> Iterator[Entry]:
+def _list_unproven(store: Store, ledger: Ledger, plan: str, keys: Collection[str] | None) -> Iterator[Entry]:
     states = (
         (of, state) for of, known in ledger.counts_of_all().items() for state in _UNPROVEN & known.keys()
     )
     found = [entry for of, state in states for entry in ledger.entries(of, state)]
     found = [entry for entry in found if entry.detail or entry.state != "planned"]
     others = {entry.key for entry in found if entry.plan != plan}
-    mine = {key for key, _ in planfile.names(store, plan) if key in others} if others else ()
+    if others and keys is None:
+        keys = {key for key, _ in planfile.names(store, plan) if key in others}
+    mine = others.intersection(keys or ())
     return (entry for entry in found if entry.plan == plan or entry.key in mine)
 
 

@@ -338,7 +338,7 @@ class _Planner:
     def _segments(self, draft: Draft) -> Mapping[str, str]:
         """Return the segments of a draft; of one that was written again meanwhile, the digest of what has its
         letters now."""
-        committed = list(manifests.list_committed(self._store))
+        committed = manifests.list_committed(self._store)
         held = {stem: m.digest for m in committed for stem in (*m.replaces, m.stem)}
         return {stem: held[stem] for stem in sorted(draft.segments & held.keys())}
 

@@ -143,7 +143,8 @@ def applying(
         run = Run(plan, header.letters, at_most)
         if header.in_order and turn is None:
             raise UsageError(f"plan {plan} goes in order, key by key, and this would send it in any order")
-        came_back.confirm(store, ledger, plan)  # before each step: it may be there since the one before
+        keys = None if turn is None else [letter.key for letter in turn]
+        came_back.confirm(store, ledger, plan, keys)  # it may be there since the step before
         if turn is None and status.has_ended(store, ledger, header):
             run.skipped = header.letters
             return run
