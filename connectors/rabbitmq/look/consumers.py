@@ -7,7 +7,7 @@ API counts acknowledgements, up to one interval of its statistics late.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
@@ -18,11 +18,14 @@ from dlq.connectors.rabbitmq.look.management import Management, ManagementError,
 from dlq.connectors.rabbitmq.look.topology import SERVING, learn_apart, state_of
 from dlq.connectors.rabbitmq.plugin.description import RabbitBroker
 from dlq.connectors.rabbitmq.republish import address_of
+from dlq.core.clock import now
 from dlq.core.errors import DlqError, NodeDown, NotFound
 from dlq.core.text import for_terminal
 
 _INTERVAL = 5.0
 """Seconds between statistics where nothing else is configured (collect_statistics_interval)."""
+_HOLDS = 600_000_000
+"""Microseconds for which a queue counts as of the kind that it was."""
 _FEW = 20
 """Queues that are asked for one by one; more by one list of all."""
 _COLUMNS = (
@@ -55,13 +58,14 @@ def _doubt(broker: RabbitBroker, one: Consumption, shown: Mapping[str, Any]) -> 
     if shown:
         state = state_of(shown)
         return "" if state in SERVING else f"{name} is {state}"
-    is_classic = _kind_by_declares(broker, one.receiver) == "classic"
+    is_classic = _kind_by_declares(broker, one.receiver, now() // _HOLDS) == "classic"
     return "" if is_classic else f"{name} may be without a leader, which only the management API shows"
 
 
-@cache
-def _kind_by_declares(broker: RabbitBroker, queue: str) -> str | None:
-    """Return it, asked once: each question is an error in the log of the node."""
+@lru_cache(256)
+def _kind_by_declares(broker: RabbitBroker, queue: str, _period: int) -> str | None:
+    """Return it, asked once in ten minutes: each question is an error in the log of the node, and a queue may
+    be made again as another kind."""
     return learn_apart(replace(broker, management_url=None), queue, "").kind
 
 
