@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,7 +43,8 @@ class Definitions:
 def fetch(cluster: Cluster) -> Definitions:
     """Ask the cluster. Raises BrokerError."""
     known = fetch_share_groups(cluster)
-    topics = {**cluster.configurations(cluster.names()), **known.topics}
+    others = [name for name in cluster.names() if name not in known.topics]
+    topics = {**cluster.configurations(others), **known.topics}
     return replace(known, topics=topics, groups=cluster.groups())
 
 
@@ -68,11 +70,10 @@ def topic_of(settings: _Settings) -> str | None:
 def _may_be_there(cluster: Cluster, topic: str) -> bool:
     """Return whether a topic is there, or is hidden: a broker lists only what the user may DESCRIBE."""
     try:
-        cluster.topic(topic)
+        with suppress(AccessDenied):
+            cluster.topic(topic)
     except NotFound:
         return False
-    except AccessDenied:
-        return True
     return True
 
 
