@@ -43,7 +43,7 @@ from dlq.core.runtime.regular_files import why_not
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]
-_PACKED = (".7z", ".deflate", ".lz4", ".snappy", ".tgz", ".xz", ".zip", ".zst")
+_UNREADABLE = (".7z", ".deflate", ".lz4", ".snappy", ".tgz", ".xz", ".zip", ".zst")
 """How logs end of which no line can be read."""
 SUMMED_FROM, _MOST_SUMS = 10_000, 200_000
 """Letters from which on sums are kept with an analysis: to walk through fewer takes a few milliseconds. And
@@ -396,10 +396,10 @@ def log_files(patterns: Sequence[str]) -> list[str]:
         if not names:
             raise UsageError(f"--client-log {pattern}: there is no such file; check the path")
         found += names
-    packed = next((name for name in found if name.lower().endswith(_PACKED)), None)
+    packed = next((name for name in found if name.lower().endswith(_UNREADABLE)), None)
     if packed is not None:
         raise UsageError(
-            f"--client-log {packed}: it is packed, and neither by gzip nor by bzip2; unzip it first"
+            f"--client-log {packed}: it is packed, and neither by gzip nor by bzip2; give it unpacked"
         )
     hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
     if hidden is not None:

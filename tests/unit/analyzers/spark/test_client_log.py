@@ -187,7 +187,7 @@ def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("name", "why"), [
     ("none*.log", "there is no such file"), ("n" * 300, "there is no such file"), ("_hid*.log", "rename it"),
-    ("*.xz", "unzip it first"),
+    ("*.xz", "give it unpacked"),
 ])  # fmt: skip
 def test_a_log_that_spark_would_not_read_is_said(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "_hidden.log").write_text(line(1))
