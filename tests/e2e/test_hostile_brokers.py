@@ -8,6 +8,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -268,16 +269,24 @@ def test_a_kafka_that_ends_the_client_library_loses_nothing(tmp_path: Path) -> N
 def test_letters_that_came_before_the_harm_are_not_acknowledged_unarchived_and_come_once(
     tmp_path: Path,
 ) -> None:
-    letters = b"".join(amqp_delivery(b"letter %d" % n, tag=n) for n in (1, 2, 3))
     acknowledged: list[int] = []
+    connections = count()
+
+    def letters(peer: socket.socket) -> None:
+        again = next(connections) > 0
+        peer.sendall(b"".join(amqp_delivery(b"letter %d" % n, tag=n, again=again) for n in (1, 2, 3)))
+
+    def letters_and_harm(peer: socket.socket) -> None:
+        letters(peer)
+        once(struct.pack(">BHI", 3, 1, 2**32 - 1) + bytes(99))(peer)
 
     def drain(harm: Harm) -> Ended:
         with Server(amqp(harm, "Basic.Consume", 3, acknowledged)) as server:
             configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
             return run(tmp_path, *DRAIN)
 
-    check(drain(once(letters + struct.pack(">BHI", 3, 1, 2**32 - 1) + bytes(99))), "more than was agreed")
+    check(drain(letters_and_harm), "more than was agreed")
     assert len(acknowledged) <= asked(tmp_path, "count(*) n")["n"]
-    check(drain(lambda peer: peer.sendall(letters)), "", (0,))
+    check(drain(letters), "", (0,))
     assert acknowledged[-1] == 3
     assert asked(tmp_path, "count(*) n") == {"n": 3}

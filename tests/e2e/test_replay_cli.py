@@ -195,7 +195,7 @@ def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(
     [came_back] = workspace("ls", "--where", "headers['dlq_replay_id'] is not null").json
     short = came_back["record_id"][:12]
     for shown in (done.out, workspace.say("replay", "status", plan).out):
-        assert re.search(rf"came back\n  {short}  .*no \S*such order", shown)
+        assert re.search(rf"came back, the newest\n  {short}  .*no \S*such order", shown)
         assert f"Next: dlq show {short} --explain" in shown
         assert f"dlq replay apply {plan} --ramp   # then send the 11 left" in shown
         assert "\x1b[31m" not in shown

@@ -42,10 +42,12 @@ def test_who_may_only_read_looks_and_is_refused_to_write(folder: Path, s3_server
     assert dlq(folder, s3_server.environment, "ls", "-o", "csv").stdout.count("\n") == 2
 
 
-def test_who_may_not_delete_still_writes_and_locks_for_nobody_else(folder: Path, s3_server: S3Server) -> None:
+def test_who_may_not_delete_is_told_so_and_locks_for_nobody_else(folder: Path, s3_server: S3Server) -> None:
     writer = s3_server.allow("s3:GetObject", "s3:PutObject")
     for _ in range(2):
-        assert dlq(folder, writer, "import", "letters.jsonl", "--source", "other").returncode == 0
+        refused = dlq(folder, writer, "import", "letters.jsonl", "--source", "other")
+        assert refused.returncode == 3, refused.stderr
+        assert "Access Denied.; check" in refused.stderr
     assert dlq(folder, s3_server.environment, "import", "letters.jsonl", "--source", "other").returncode == 0
     assert dlq(folder, s3_server.environment, "ls", "-o", "csv").stdout.count("\n") == 3
 

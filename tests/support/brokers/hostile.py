@@ -112,9 +112,12 @@ def amqp_frame(kind: int, payload: bytes, channel: int = 1, size: int | None = N
     return struct.pack(">BHI", kind, channel, said) + payload + b"\xce"
 
 
-def amqp_delivery(body: bytes, size: int | None = None, block: bytes = b"\0\0", tag: int = 1) -> bytes:
-    """A letter; `size` is what its header says of its body, `block` its property flags and list."""
-    deliver = encode_method(1, spec.Basic.Deliver("c", tag, False, "", "q"))
+def amqp_delivery(
+    body: bytes, size: int | None = None, block: bytes = b"\0\0", tag: int = 1, again: bool = False
+) -> bytes:
+    """A letter, `again` where it was delivered before; `size` is what its header says of its body, `block`
+    its property flags and list."""
+    deliver = encode_method(1, spec.Basic.Deliver("c", tag, again, "", "q"))
     header = struct.pack(">HHQ", 60, 0, len(body) if size is None else size) + block
     return deliver + amqp_frame(2, header) + (amqp_frame(3, body) if body else b"")
 
