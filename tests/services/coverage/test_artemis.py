@@ -217,7 +217,7 @@ def test_a_handful_leads_where_it_was_said(artemis: Place) -> None:
 
 
 def test_each_death_leads_where_it_was_said(artemis: Place) -> None:
-    run(artemis, drawn(2, 40))
+    run(artemis, drawn(2, 20))
 
 
 def test_what_goes_round_without_a_queue_is_dropped_and_over_a_divert_refused(artemis: Place) -> None:

@@ -138,7 +138,7 @@ def test_a_handful_leads_where_it_was_said(version: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("version", CLASSIC)
 def test_each_death_leads_where_it_was_said(version: str, tmp_path: Path) -> None:
-    run(version, tmp_path, 2, 40)
+    run(version, tmp_path, 2, 20)
 
 
 @pytest.mark.parametrize("version", CLASSIC)

@@ -30,7 +30,7 @@ ODD = (
     "null", "true", "-1", "0.5", "1e999", "NaN", str(10**400), '""', '"x"', '"\\ud800"', '"../x"',
     '"\\u0000"', "[]", "[null]", "[[]]", "{}", '{"x": null}', '{"x": {}}', '{"": [1]}',
 )  # fmt: skip
-_STEP = 7
+_STEP = 11
 """Each so many variants meet a command."""
 PLAN = "20261121T000000-abcd"
 HEADER = {
