@@ -221,7 +221,7 @@ def body_fields(body: bytes) -> dict[str, str]:
 
 def _json_value(text: str) -> Any:
     """Return nested values (x-death) as JSON where the text is exactly what `to_text` makes of them."""
-    if text[:1] not in ("[", "{"):
+    if not text or text[0] not in "[{":
         return text
     try:
         value = json.loads(text)

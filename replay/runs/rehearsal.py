@@ -191,21 +191,22 @@ class Stage:
         found, _ = self.read(self.private.place)
         return found[-left:] if left and self._kind.keeps_letters else found
 
-    def find_dead(self) -> tuple[list[Record], int]:
-        """Return what died, and how many more did that nobody can look at. Raises BrokerError."""
+    def find_dead(self) -> tuple[list[Record], int | None]:
+        """Return what died, and how many more did that nobody can look at; None: nobody tells. Raises
+        BrokerError."""
         elsewhere = self.private.collect()
         shown, unseen = self.read(self.private.dead)
         return [*elsewhere, *shown], unseen
 
-    def read(self, place: Mapping[str, str]) -> tuple[list[Record], int]:
+    def read(self, place: Mapping[str, str]) -> tuple[list[Record], int | None]:
         """Return what lies in one of the places, which may not be there yet, and how many more letters do,
-        which the broker does not show: Classic ends a browse early. Artemis can only take what is there, and
-        give it back."""
+        which the broker does not show: Classic ends a browse early; None: it does not tell. Artemis can only
+        take what is there, and give it back."""
         for force in (False, True):
             request = ReadRequest(self._source(place), "copy", "rehearsal", force=force)
             with suppress(HarmRefused, NotFound), closing(self._connector.read(request)) as reading:
                 found = [record for batch in reading.batches() for record in batch.records]
-                return found, max(0, (reading.snapshot or 0) - len(found))
+                return found, None if reading.snapshot is None else max(0, reading.snapshot - len(found))
         return [], 0
 
     def _source(self, place: Mapping[str, str]) -> Source:
@@ -270,7 +271,7 @@ def look(stage: Stage, chosen: Mapping[str, str], sent: Set[str], left: int | No
     waiting = {*map(letter_of, stage.find_left(left))} & sent
     dead, unseen = stage.find_dead()
     died = {one: record for record in dead if (one := letter_of(record)) in sent}
-    held = (len(sent) - len(died) if left is None else left + unseen) - len(waiting)
+    held = (len(sent) - len(died) if left is None or unseen is None else left + unseen) - len(waiting)
     untold = max(0, held) + sum(letter_of(record) not in sent for record in dead)
     return Found(account(chosen, died, waiting | (chosen.keys() - sent), untold), died, untold)
 

@@ -18,7 +18,7 @@ from dlq.core.errors import BrokerError
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.activemq
-NUMBER = 9_000
+NUMBER = 15_000  # more than two segments hold: one grows while the other is written
 
 
 def _purge(place: Place, queue: str) -> None:

@@ -20,6 +20,8 @@ from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Mode
 from dlq.core.record import Record
 
+MANY = 15_000
+"""More than two segments hold, of which one is written while the other grows: some come after the first."""
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -297,11 +299,11 @@ def test_letters_of_a_queue_that_is_deleted_in_mid_drain_are_gone(
     rabbit: Rabbit, tmp_path: Path, kind: str, end: Callable[[Rabbit, str], None]
 ) -> None:
     queue, connector = rabbit.queue(kind), rabbit.connector()
-    rabbit.fill(queue, 9_000)
+    rabbit.fill(queue, MANY)
     done = drain_and_end(connector, request(queue).source, tmp_path, lambda: end(rabbit, queue))
     rabbit.node.api("PUT", "vhosts", rabbit.vhost)
     assert done.partial
-    assert (done.snapshot, done.left, done.gone) == (9_000, 0, 9_000 - done.captured - done.recaptured)
+    assert (done.snapshot, done.left, done.gone) == (MANY, 0, MANY - done.captured - done.recaptured)
 
 
 @on_private_nodes
@@ -310,11 +312,11 @@ def test_letters_of_a_queue_that_is_made_again_and_filled_are_not_taken_for_thos
     rabbit: Rabbit, tmp_path: Path, kind: str
 ) -> None:
     queue, connector = rabbit.queue(kind), rabbit.connector()
-    rabbit.fill(queue, 9_000)
+    rabbit.fill(queue, MANY)
 
     def fill_anew() -> None:
         _make_again(rabbit, queue)
-        rabbit.fill(queue, 12_000)
+        rabbit.fill(queue, MANY)
 
     done = drain_and_end(connector, request(queue).source, tmp_path, fill_anew)
     assert done.partial
@@ -326,12 +328,12 @@ def test_letters_of_a_patterns_queue_that_is_deleted_in_mid_drain_are_gone(
     rabbit: Rabbit, tmp_path: Path
 ) -> None:
     first, second = sorted(rabbit.queue() for _ in range(2))
-    rabbit.fill(first, 9_000)
+    rabbit.fill(first, MANY)
     rabbit.fill(second, 10)
     connector, source = rabbit.connector(), request("dlq-test-*").source
     done = drain_and_end(connector, source, tmp_path, lambda: _delete(rabbit, first))
-    assert (done.partial, done.snapshot, done.left) == (True, 9_010, 0)
-    assert done.gone == 9_010 - done.captured - done.recaptured > 0
+    assert (done.partial, done.snapshot, done.left) == (True, MANY + 10, 0)
+    assert done.gone == MANY + 10 - done.captured - done.recaptured > 0
     assert rabbit.depth(second) == 0
 
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay import ledger
 from dlq.replay.plans.wanted import Wanted
 from dlq.replay.runs import rehearsal
-from dlq.replay.runs.rehearsal import Tried, account, sample
+from dlq.replay.runs.rehearsal import Tried, account, look, sample
 
 ANY = PlanWanted(how=Wanted(any_advice=True, to="queue:orders"))
 
@@ -116,6 +117,13 @@ class Consumer:
             self.broker.put(f"{self.place}.dlq", copy)
         elif fate == "lose":
             self.broker.put(f"{self.place}.dlq", {**copy, "headers": {}})
+
+
+@each_row("unseen, passed", [(0, True), (1, False), (None, False)])
+def test_what_may_have_died_unseen_has_not_passed(unseen: int | None, passed: bool) -> None:
+    told = SimpleNamespace(find_left=lambda _left: [], find_dead=lambda: ([], unseen))
+    found = look(told, {"letter": "failure"}, {"letter"}, left=0)
+    assert [one.has_passed for one in found.failures] == [passed]
 
 
 @each_row(
