@@ -62,10 +62,11 @@ lint: setup
 	$(BIN)/mypy
 
 # Brokers are waited for more than they work: five workers wait for them, and a sixth computes meanwhile. Unit
-# tests work, and each worker takes six seconds of CPU to import and collect them.
+# tests work, and each worker takes six seconds of CPU to import and collect them. All versions, faults and clusters
+# are waited for more still.
 TEST_WORKERS ?= 6
 UNIT_WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
 
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint unit
@@ -85,6 +86,7 @@ unit:
 promises:
 	$(PYTEST) -m "not (thorough or frameworks)" tests
 
+every-test: TEST_WORKERS = 8
 every-test:
 	$(PYTEST) --hypothesis-profile every -m "not frameworks" $(if $(ONLY),-k "$(ONLY)") tests
 
