@@ -517,14 +517,17 @@ def _reduce(key: Key, members: Iterator[Member], context: Context) -> Iterator[R
 
 
 def _conclude(letter: Classified, said: Said, _context: Context) -> Classified:
-    """Return what its transaction makes of a record. A cause that the user names stays."""
+    """Return what its transaction makes of a record. A cause that the user names stays, but with the one record
+    that stands for the transaction: the others are no letters, whatever rule means them."""
     if letter.role is None:
         return letter
     of_node = said.get(_key_of(letter), {}) if letter.role != "finished" else {}
     made = conclude(of_node.get(letter.broker_node or ""), letter.record_id)
     evidence = letter.evidence if made.evidence is None else made.evidence
+    mine = None if made.beside_the_letter else letter.user_rule
     return letter._replace(
-        cause=letter.cause if letter.user_rule is not None else made.cause,
+        cause=letter.cause if mine is not None and letter.rule == mine else made.cause,
+        user_rule=mine,
         mechanism=letter.mechanism if made.mechanism is None else made.mechanism,
         evidence=None if evidence is None else evidence[:LONGEST_EVIDENCE],
         also_possible=(),

@@ -214,6 +214,7 @@ SETTINGS: Settings = parse(
             {"name": "tenant", "where": "headers['x-tenant'] = '7'", "cause": "expired", "advice": "replay", "reason": "we know it"},
             {"name": "retried", "where": "body_text like '%W10%'", "advice": "hold"},
             {"name": "bank", "where": "message_id = 'young'", "cause": "unroutable"},
+            {"name": "money", "where": "source = 'bank'", "advice": "check_first"},
         ],
         "evidence": {
             "dedup": {"kind": "rocketmq-dedup", "url": "redis://cache", "sources": ["pay"]},
@@ -226,6 +227,7 @@ HOLDS: dict[str, Callable[[Record], bool]] = {
     "tenant": lambda one: one.headers.get("x-tenant") == "7",
     "retried": lambda one: b"W10" in one.body,
     "bank": lambda one: one.message_id == "young",
+    "money": lambda one: one.source == "bank",
 }
 TOPOLOGY: dict[str, dict[str, Any]] = {
     LOOKED: {

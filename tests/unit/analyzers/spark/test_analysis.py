@@ -103,6 +103,9 @@ def test_each_transaction_has_its_state_and_one_record_that_stands_for_it(analyz
     assert {row["cause"] for row in letters} == {
         "check_max_exceeded", "check_skipped", "transaction_pending", "unknown", "unroutable",
     }  # fmt: skip
+    rows = [row for row in analyzed.of("transactions") if row["message_id"] != "young"]
+    advised = {(row["cause"] is not None, row["advice"]) for row in rows}
+    assert advised == {(True, "check_first"), (False, "never")}, "a rule of the user's speaks of them all"
 
 
 def test_a_reconnects_suppressed_duplicates_are_one_burst(analyzed: Analyzed) -> None:
