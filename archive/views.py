@@ -20,13 +20,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 from weakref import finalize
 
 import pyarrow as pa
 
 from dlq.archive import analyses, brief, manifests, user_sql
 from dlq.archive.analyses import Analysis
+from dlq.archive.interruptible import Interruptible
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT, to_records
 from dlq.archive.storage import scratch
@@ -268,7 +269,7 @@ def _open_duckdb(store: Store, memory: str) -> duckdb.DuckDBPyConnection:
     # DuckDB draws one on stdout, between the data, where Python runs without a script.
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET parquet_metadata_cache = true")
-    return connection
+    return cast("duckdb.DuckDBPyConnection", Interruptible(connection))
 
 
 def _register(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:

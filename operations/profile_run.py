@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
-from dlq.core.errors import DlqError, UsageError, with_next_step
+from dlq.core.errors import DlqError, UsageError, unwrap_interrupt, with_next_step
 from dlq.core.runtime import bounded_json, patience
 from dlq.core.runtime.logs import Log
 from dlq.core.values import units
@@ -102,7 +102,9 @@ class _Run:
                 step()
         except DlqError as error:
             self._fail(event, error, code_of(error), **fields)
-        except Exception as error:  # noqa: BLE001 (one step's unknown fault must not cost the others)
+        except Exception as error:  # an unknown fault must not cost the other steps
+            if isinstance(hidden := unwrap_interrupt(error), KeyboardInterrupt):
+                raise hidden from error
             self._trace(error)
             # Its text may quote a letter.
             self._fail(

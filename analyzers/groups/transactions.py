@@ -517,8 +517,8 @@ def _reduce(key: Key, members: Iterator[Member], context: Context) -> Iterator[R
 
 
 def _conclude(letter: Classified, said: Said, _context: Context) -> Classified:
-    """Return what its transaction makes of a record. A cause that the user names stays, but with the one record
-    that stands for the transaction: the others are no letters, whatever rule means them."""
+    """Return what its transaction makes of a record. A cause that the user names stays with the one that
+    stands for the transaction: the others are no letters, whatever rule means them."""
     if letter.role is None:
         return letter
     of_node = said.get(_key_of(letter), {}) if letter.role != "finished" else {}
