@@ -2,6 +2,7 @@
 
 import json
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -12,6 +13,7 @@ import typer
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode
 from dlq.core.brokers import plugin_of, plugins
+from dlq.core.configuration import parse
 from dlq.core.errors import UsageError
 from dlq.core.values import urls
 
@@ -45,7 +47,10 @@ def init(
     if url is None and context.can_ask:
         url, password_file = _ask()
     example = files("dlq.cli").joinpath("example.toml").read_text(encoding="utf-8")
+    if api and not url:
+        raise UsageError("--api is of a broker; give it with --url URL")
     text = _of_broker(url, api, password_file) if url else example
+    parse(tomllib.loads(text))  # what no command would read replaces nothing
     try:
         with replacing(path) as file:
             file.write(text.encode())

@@ -96,6 +96,8 @@ def test_a_configuration_that_takes_no_more_tables_stays_as_it_is(dlq: Dlq, url:
     (["--url", "foo://x"], "foo:// is the scheme of no broker"),
     (["--url", "amqp://me:secret@x/"], "--url holds a password"),
     (["--url", "rocketmq://x:1", "--api", "http://x"], "--api has no meaning for a rocketmq broker"),
+    (["--url", "tcp://x", "--api", "http://me:secret@x/"], "jolokia_url holds a password"),
+    (["--api", "http://x"], "--api is of a broker"),
 ])  # fmt: skip
 def test_a_wrong_url_is_said_and_nothing_is_written(dlq: Dlq, words: list[str], said: str) -> None:
     code, _out, err = dlq("init", *words)
