@@ -10,7 +10,7 @@ _PIECES = re.compile(
       \\Q (?P<quoted> .*? ) (?: \\E | \Z )
     | (?P<escape> \\ (?: [0-7]{2,3} | [pPx]\{[^}]*\} | . ) )
     | \[ (?P<inside> \^?\]? (?: \[:\^?\w+:\] | \\. | [^\]\\] )* ) \]
-    | \(\? (?P<flags> P< | [a-zA-Z-]+ (?=[:)]) )
+    | \(\? (?P<flags> P?<\w+> | [a-zA-Z-]+ (?=[:)]) )
     | (?P<times> \{\d+(?:,\d*)?\} ) | (?P<sign> [{}$] )
     """,
     re.VERBOSE | re.DOTALL,
@@ -26,7 +26,7 @@ _ESCAPES = {
     r"\v": r"\x0B", r"\s": r"[\t\n\f\r ]", r"\S": r"[^\t\n\f\r ]",
     r"\b": r"(?:(?<=\w)(?!\w)|(?<!\w)(?=\w))", r"\B": r"(?:(?<=\w)(?=\w)|(?<!\w)(?!\w))",
 }  # fmt: skip
-_ESCAPES_INSIDE = {r"\v": r"\x0B", r"\s": r"\t\n\f\r "}
+_ESCAPES_INSIDE = {r"\v": r"\x0B", r"\s": r"\t\n\f\r ", r"\S": r"[^\t\n\f\r ]"}
 _NAMES = {"ascii": "ASCII", "xdigit": "XDigit"}
 
 
@@ -45,7 +45,8 @@ def _write(found: re.Match[str], end: str) -> str:
     if inside is not None:
         return f"[{_INSIDE.sub(_write_inside, inside)}]"
     if flags:
-        return "(?<" if flags == "P<" else f"(?{flags.replace('i', 'iu').replace('U', '')}"
+        # Nobody asks for a group by its name, and to Java many names are none.
+        return "(" if flags.endswith(">") else f"(?{flags.replace('i', 'iu').replace('U', '')}"
     return end if sign == "$" else f"\\{sign}"
 
 
@@ -62,4 +63,6 @@ def _write_inside(found: re.Match[str]) -> str:
 
 def _escape(escape: str) -> str:
     r"""Write `\123` and `\p{Greek}` as Java does; of other escapes both say the same."""
+    if escape[2:4] == "{^":
+        escape = f"\\{escape[1].swapcase()}{{{escape[4:]}"
     return f"\\0{escape[1:]}" if escape[1:].isdigit() else _SCRIPT.sub("Is", escape)
