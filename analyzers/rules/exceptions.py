@@ -336,12 +336,14 @@ def _family_of(text: str) -> str | None:
 _family_of_known = lru_cache(maxsize=1024)(_family_of)  # classes are few
 
 
+_OF_CONNECTORS = "org.apache.kafka.connect."
+"""Kafka Connect's ConnectException is of any trouble of a connector's."""
 _PANIC = re.compile(r"(?:panic(?: occurred)?|runtime error)\b", re.IGNORECASE)
 """How Go tells of a fault in the code."""
 _AWAY = ("timeout", "connection", "throttled")
 _CLASS_OF_NETWORKS = re.compile(
-    r"""timeout | timedout | deadlineexceeded | connect | socket | unreachable | brokenpipe | host | gateway
-    | throttl | ratelimit | toomany
+    r"""timeout | timedout | deadlineexceeded | connect | socket | unreachable | brokenpipe | unknownhost
+    | nohttp | badgateway | throttl | ratelimit | toomany
     | (?:service|server|broker|node|endpoint|database|resource)\w{0,20}unavailable""",
     _VERBOSE,
 )
@@ -356,16 +358,19 @@ _OF_NETWORKS = re.compile(
         (?:reachable|unreachable|available|unavailable|down)
     | (?:temporarily|currently)[ ]unavailable | service[ ]unavailable
     | socket[ ](?:closed|error|exception|hang|reset|is) | broken[ ]?pipe | reset[ ]by[ ]peer
-    | bad[ ]gateway | \S{1,80}:\d{3,5}(?u:\b)
+    | bad[ ]gateway | (?:\S[.-]\S{1,80}|localhost|\]):\d{3,5}(?u:\b)
+    | (?u:\b)(?:to|at|from|with|tcp|host|server|broker|node|endpoint)[ ]\S{1,80}:\d{3,5}(?u:\b)
     | https?://\S{1,300}[ ](?:is[ ])?(?:unreachable|unavailable|refused)
-    | (?:http|status|code)[^\d\n]{0,12}(?:\d\.\d[ ])?(?:50[234]|429)(?u:\b)
+    | (?:http|(?:status|response|error|with|returned|got|["'{(])[ _-]?code)[^\d\n]{0,12}
+        (?:\d\.\d[ ])?(?:50[234]|429)(?u:\b)
+    | status[ :=]{1,3}(?:50[234]|429)(?u:\b)
     | \A(?:50[234]|429)[ ](?::|null|server|client)
     | timed[ ]?out | deadline[ ]?exceeded | no[ ]answer[ ]in[ ]time | \A\W*timeout\W*\Z
     | timeout[ ](?:of[ ]\d|after|while|(?:a?wait|try|perform|connect|read)ing|expired|exceeded|occurred)
     | due[ ]to[ ](?:an?[ ])?(?:\S{1,80}[ ])?timeout
     | (?:connect(?:ion|ing)?|read|write|socket|request|response|gateway|query|statement|transaction|lock
         |server|service|network|operation|database|db|upstream|api|http|i/o)[ ]time-?out
-        (?!\w|['"=]|:?[ ](?:-?\d|must|may|should|is|has|value|param|propert|setting))
+        (?!\w|['"=]|:?[ ](?:-?\d|must|may|should|can|need|expect|is|has|value|param|propert|setting))
     | rate[^\n]{0,20}limit | too[ ]many[ ]requests | throttl | (?:api|request)[^\n]{0,40}quota
     | quota[^\n]{0,40}(?:api|request|per[ ](?:second|minute|hour|day))
     """,
@@ -383,7 +388,7 @@ def _family_that_holds(name: str | None, hint: str, found: str | None) -> str | 
     """
     if name is None and _PANIC.match(hint):
         return "bug"
-    of_class = name and name.rpartition(".")[2]
+    of_class = name and not name.startswith(_OF_CONNECTORS) and name.rpartition(".")[2]
     if found not in _AWAY or (of_class and _CLASS_OF_NETWORKS.search(of_class.lower())):
         return found
     lowered = _simplify(hint).lower()

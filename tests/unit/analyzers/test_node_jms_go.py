@@ -114,11 +114,17 @@ FAMILIES = {
         "unknown column 'timeout'": "other", "connection timeout must be positive": "other",
         "Payment gateway timeout": "timeout", "timeout of 1000ms exceeded": "timeout", "Timeout": "timeout",
         "canceling statement due to lock timeout": "timeout", "read tcp 10.0.0.1:3: i/o timeout": "timeout",
+        "order:10432 refused by fraud check": "other", "redis-1:6379 is unavailable": "connection",
+        "writing to redis:6379 was refused": "connection", "promo code 504 has expired": "other",
+        "order status is 429": "other", "request failed with status code 503": "connection",
+        "status: 503": "connection", '{"code":504}': "timeout", "lock timeout: expected a number": "other",
+        "read timeout cannot be negative": "other",
     },
     "x-error-type": {
         "com.shop.PaymentRefusedException": "business", "com.shop.ItemUnavailableException": "business",
         "com.shop.CustomerQuotaException": "business", "com.shop.AnswerTimeoutException": "timeout",
         "java.net.ConnectException": "connection", "com.shop.ServiceUnavailableException": "connection",
+        "org.apache.kafka.connect.errors.ConnectException": "business",
     },
 }  # fmt: skip
 
