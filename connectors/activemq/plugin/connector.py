@@ -147,7 +147,7 @@ class ActiveMQConnector(base.Connector):
             except OF_ONE_MEMBER as error:
                 unread[name] = error
         ways, management = self.queues.ways_of_the_dead(), self.queues.management
-        made_as = partial(WaysReading, management) if ways and management else ChainReading
+        made_as = partial(WaysReading, management) if management else ChainReading
         silent = self._why_silent(request, scans)
         chain = list(scans.values())
         reading = made_as(chain, request.mode, request.limit, ways, silent, lambda: kept, unread)

@@ -16,7 +16,9 @@ from dlq.core.record import Record
 _MOST_NAMED = 20 * MOST_ASKED
 _NEVER = 2**63 - 1
 """Since when a queue has killed none of which nobody says that it has not; in microseconds."""
-_ADDRESS, _QUEUE = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"
+_ADDRESS = ("_AMQ_ORIG_ADDRESS", "x-opt-ORIG-ADDRESS", "JMS_AMQP_MA_x-opt-ORIG-ADDRESS")
+_QUEUE = ("_AMQ_ORIG_QUEUE", "x-opt-ORIG-QUEUE", "JMS_AMQP_MA_x-opt-ORIG-QUEUE", "_HQ_ORIG_QUEUE")
+"""How the protocols call where a letter died."""
 
 
 class _Ways(Protocol):
@@ -44,16 +46,16 @@ class WaysReading(ChainReading):
         kept: Kept | None = None,
         unread: Mapping[str, DlqError] | None = None,
     ) -> None:
-        """`ways` is asked."""
+        """`ways` is asked, where it has told what is `shared`."""
         super().__init__(scans, mode, limit, shared, why_incomplete, kept, unread)
-        self._ways = ways
+        self._ways, self._most = ways, MOST_ASKED if shared else 0
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the chain."""
         addresses, queues = set[str](), list[str]()
         for batch in super().batches():
             known = addresses | self.topology.get("places_of_the_dead", {}).keys()
-            new = [*_new_names(batch.records, _ADDRESS, known, MOST_ASKED - len(addresses))]
+            new = [*_new_names(batch.records, _ADDRESS, known, self._most - len(addresses))]
             addresses.update(new)
             self._learn(self._ways.settings_of(new) if new else {})
             named = [*_new_names(batch.records, _QUEUE, queues, _MOST_NAMED - len(queues))]
@@ -61,15 +63,17 @@ class WaysReading(ChainReading):
                 self._learn({"killed_none": dict.fromkeys(named, _NEVER)})
             queues += named
             yield batch
-        if queues:
-            self._learn({"killed_none": self._ways.killed_none(sorted(queues[:MOST_ASKED]))})
+        if queues and self._most:
+            self._learn({"killed_none": self._ways.killed_none(sorted(queues[: self._most]))})
 
     def _learn(self, told: Mapping[str, Mapping[str, Any]]) -> None:
         grown = {name: {**self.topology.get(name, {}), **facts} for name, facts in told.items()}
         self.topology = {**self.topology, **grown}
 
 
-def _new_names(records: Iterable[Record], header: str, known: Iterable[str], most: int) -> Iterable[str]:
-    """Return what letters name in a header and is not known yet."""
-    named = {record.headers.get(header) or "" for record in records}
+def _new_names(
+    records: Iterable[Record], headers: Sequence[str], known: Iterable[str], most: int
+) -> Iterable[str]:
+    """Return what letters name in one of these headers and is not known yet."""
+    named = {record.headers.get(header) or "" for record in records for header in headers}
     return sorted(named - {""} - set(known))[:most]

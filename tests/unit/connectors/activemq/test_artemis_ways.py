@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from support.archives import letter
+from support.rows import each_row
 
 from dlq.connectors.activemq.read.ways import WaysReading
 from dlq.connectors.base import Batch
@@ -50,3 +51,17 @@ def test_counts_are_asked_when_the_last_letter_is_read_and_settings_with_the_fir
     never = 2**63 - 1  # for what was once learned of it does not hold for its new letters
     assert reading.topology["killed_none"] == {"eu": 7, "shop": 7, "deadly": never}
     assert reading.topology["places_of_the_dead"] == {"shop": ["DLQ", None], "news": ["DLQ", None]}
+
+
+@each_row("header", ["_AMQ_ORIG_QUEUE", "JMS_AMQP_MA_x-opt-ORIG-QUEUE", "_HQ_ORIG_QUEUE"])
+def test_where_management_tells_nothing_what_was_learned_holds_for_no_new_letter(header: str) -> None:
+    given: list[Batch] = []
+    management = Management(given, [])
+    batch = Batch((letter(1, headers={header: "shop"}),), 1)
+    dead: Any = SimpleNamespace(
+        queue="DLQ", depth=None, topology={}, notes=(), complete=True, position=0, seen=0
+    )
+    dead.batches, dead.begin = lambda: iter([batch]), lambda _limit: dead
+    reading = WaysReading(management, [dead], "drain", None, {})
+    assert len([*reading.batches()]) == 1
+    assert (management.asked, reading.topology["killed_none"]) == ([], {"shop": 2**63 - 1})
