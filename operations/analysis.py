@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.core.errors import UsageError
-from dlq.operations.brokers.connecting import warn_of_evidence
+from dlq.operations.brokers.connecting import warn_of_evidence, warn_of_patterns
 from dlq.operations.outcome import ExitCode
 from dlq.operations.workspace import Workspace
 
@@ -63,6 +63,7 @@ def analyze_archive(workspace: Workspace, wanted: AnalysisWanted) -> Analyzed:
     from dlq.capture import external_stores
 
     warn_of_evidence(workspace)
+    warn_of_patterns(workspace)
     taken = external_stores.take(workspace.store, workspace.settings)
     done = analyze(
         workspace.store,

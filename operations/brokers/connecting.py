@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeVar
 
 from dlq.core.errors import DlqError, UsageError, with_next_step
+from dlq.core.text import quote_value
 from dlq.core.values import cleartext
 from dlq.core.values.suggestions import suggest
 from dlq.operations.workspace import Workspace
@@ -66,3 +68,20 @@ def warn_of_evidence(workspace: Workspace) -> None:
     for store in workspace.settings.evidence.values():
         for line in cleartext.of_store(f"evidence.{store.name}", store):
             workspace.listener.warn(line)
+
+
+def warn_of_patterns(workspace: Workspace) -> None:
+    """Warn where the sources of an owner's word, or of a store of evidence, are no sources: nothing would
+    hold, though it looks as if it did."""
+    from dlq.archive import manifests
+
+    settings = workspace.settings
+    of_owners = ((f"consumers.{name}", one.sources) for name, one in settings.consumers.items())
+    of_stores = ((f"evidence.{name}", one.sources) for name, one in settings.evidence.items())
+    places = [*of_owners, *of_stores]
+    archived = (one.source for one in manifests.list_committed(workspace.store)) if places else ()
+    known = {*settings.sources, *archived}
+    for place, pattern in ((place, pattern) for place, patterns in places for pattern in patterns):
+        if known and not any(fnmatchcase(name, pattern) for name in known):
+            meant = f"{quote_value(pattern)}{suggest(pattern, known)}"
+            workspace.listener.warn(f"{place}.sources: no source matches {meant}; correct it")

@@ -12,7 +12,7 @@ from dlq.core.documents import Document
 from dlq.core.errors import DlqError, with_next_step
 from dlq.core.runtime import bounded_json
 from dlq.core.settings import Source
-from dlq.operations.brokers.connecting import connect, warn_of_ledger, warn_of_overlaps
+from dlq.operations.brokers.connecting import connect, warn_of_ledger, warn_of_overlaps, warn_of_patterns
 from dlq.operations.concurrency import Stop, do_at_once
 from dlq.operations.progress import Line
 from dlq.operations.reading.views import open_views
@@ -143,6 +143,7 @@ def inspect_own(workspace: Workspace, findings: Sequence[Finding]) -> tuple[list
     warn_of_ledger(workspace)
     try:
         warn_of_overlaps(workspace, [each.source for each in findings])
+        warn_of_patterns(workspace)
         with ledger.opened_if_any(workspace.settings.ledger, workspace.store):
             pass
         lost = losses.open_by_source(workspace.store)

@@ -12,7 +12,7 @@ from dlq.core.documents import Document
 from dlq.core.errors import Busy, DlqError, UsageError
 from dlq.core.failures import check_length
 from dlq.core.text import encodable
-from dlq.operations.brokers.connecting import connect, warn_of_ledger
+from dlq.operations.brokers.connecting import connect, warn_of_ledger, warn_of_patterns
 from dlq.operations.reading.selecting import EVERY, Selection, choose
 from dlq.operations.reading.views import open_views
 from dlq.operations.workspace import Workspace
@@ -139,6 +139,7 @@ def make_plan(workspace: Workspace, wanted: PlanWanted, opener: Opener | None = 
     Raises UsageError, BrokerError."""
     from dlq.replay.plans.plan import make  # who applies a plan, or lists them, makes none
 
+    warn_of_patterns(workspace)
     how = replace(
         wanted.how,
         where=_choose(workspace, wanted),

@@ -106,3 +106,18 @@ def test_the_owners_word_stands_in_a_report(workspace: Workspace) -> None:
     pull_sources(workspace, PullWanted())
     says = {"consumer": "billing", "says": "billing: safe (idempotent)"}
     assert make_report(workspace, ReportWanted())["owners"] == [says]
+
+
+def test_a_word_about_sources_that_are_none_is_warned_of(workspace: Workspace, notes: Notes) -> None:
+    pull_sources(workspace, PullWanted())
+    for patterns, warned in (
+        (("ord*",), []),
+        (
+            ("ord*", "order"),
+            ["consumers.billing.sources: no source matches 'order'; did you mean 'orders'?; correct it"],
+        ),
+    ):
+        consumers = {"billing": Consumer("billing", patterns, "never", "idempotent")}
+        typed = replace(workspace, settings=replace(workspace.settings, consumers=consumers))
+        make_plan(typed, PlanWanted(how=Wanted(any_advice=True)))
+        assert [line for line in notes.warnings if "no source" in line] == warned
