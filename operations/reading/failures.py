@@ -84,7 +84,7 @@ def snooze_failure(
     """Let a failure raise no alarm until a time (ISO 8601, or for how long), or until it has so many letters:
     one of the two. Raises UsageError."""
     if (until is None) == (letters is None):
-        raise UsageError("a snooze needs an end; give --until TIME or --letters N")
+        raise UsageError("a snooze needs one end; give either --until TIME or --letters N")
     end = until_letters(letters) if letters is not None else until_time(_read_future(str(until)))
     return _add(workspace, prefix, "snooze", end, _require(reason, 'say why it may wait: --reason "…"'))
 
