@@ -63,9 +63,7 @@ def pull(
     context: Context = ctx.obj
     if mode not in (None, "copy", "drain"):
         raise UsageError(f"--mode must be copy or drain, not {mode!r}")
-    seconds = None if max_time is None else units.seconds_ahead(max_time)
-    if seconds == 0:
-        raise UsageError("--max-time must be more than 0; give a time like 10m")
+    seconds = None if max_time is None else units.seconds_to_last(max_time)
     wanted = PullWanted(
         sources or (), mode, limit, seconds, force, include_empty, parallel, analyze=not no_analyze
     )

@@ -12,9 +12,8 @@ import typer
 from dlq.cli import completion
 from dlq.cli.context import Context, wants_no_escapes
 from dlq.core.clock import from_iso, now
-from dlq.core.errors import UsageError
 from dlq.core.text import for_terminal
-from dlq.core.values.units import human_seconds, seconds_ahead
+from dlq.core.values.units import human_seconds, seconds_to_last
 
 _ALL = "\x1b[H\x1b[J"
 """Go to the first line, and make the screen empty."""
@@ -42,9 +41,7 @@ def watch(
     from dlq.operations.brokers.watching import Watching
 
     context: Context = ctx.obj
-    pause = seconds_ahead(every)
-    if pause <= 0:
-        raise UsageError(f"--every {every}: give more than 0, e.g. 5s")
+    pause = seconds_to_last(every)
     with Watching(context.workspace, sources or ()) as watching, _screen(context):
         for number in numbers(1):
             _show(context, watching.look())

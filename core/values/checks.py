@@ -65,9 +65,13 @@ def check(settings: Settings) -> None:
         _one_of("retain.states", state, RETAIN_STATES)
     _sound("retain.max_size", units.size, settings.retain.max_size)
     _sound("retain.max_age", units.seconds_ahead, settings.retain.max_age)
-    _sound("ledger.lease", units.seconds_ahead, settings.ledger.lease)
+    _sound("ledger.lease", units.seconds_to_last, settings.ledger.lease)
     _sound("replay.ramp_wait", units.seconds_ahead, settings.replay.ramp_wait)
-    _sound("replay.approval_time", units.seconds_ahead, settings.replay.approval_time)
+    _sound("replay.approval_time", units.seconds_to_last, settings.replay.approval_time)
+    _at_least("retain.analyses", settings.retain.analyses, 1)
+    _at_least("replay.max_laps", settings.replay.max_laps, 1)
+    _at_least("replay.window", settings.replay.window, 1)
+    _at_least("analysis.spark_from", settings.analysis.spark_from, 0)
     _check_serve(settings.serve)
 
 
@@ -141,15 +145,21 @@ def _sound(place: str, reader: Callable[[Any], object], value: object) -> None:
         raise ConfigError(f"{place}: {error}") from error
 
 
+def _at_least(place: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ConfigError(f"{place} = {value} is too small; give {least} or more")
+
+
 def _check_profile(place: str, profile: Profile) -> None:
     _one_of(f"{place}.mode", profile.mode, _MODES)
-    _sound(f"{place}.max_time", units.seconds_ahead, profile.max_time)
+    _at_least(f"{place}.limit", profile.limit, 1)
+    _sound(f"{place}.max_time", units.seconds_to_last, profile.max_time)
     _sound(f"{place}.alarm_timeout", units.wait_seconds, profile.alarm_timeout)
 
 
 def _check_consumer(place: str, consumer: Consumer) -> None:
     _one_of(f"{place}.replay", consumer.replay, OWNER_WORDS)
-    _sound(f"{place}.holds_for", units.seconds_ahead, consumer.holds_for)
+    _sound(f"{place}.holds_for", units.seconds_to_last, consumer.holds_for)
     _sound(f"{place}.verify_timeout", units.wait_seconds, consumer.verify_timeout)
     if not consumer.sources:
         raise ConfigError(f"{place}.sources is empty; name the sources whose letters it has consumed")
@@ -186,4 +196,4 @@ def _check_store(place: str, store: Evidence) -> None:
         )
     if not store.sources:
         raise ConfigError(f"{place}.sources is empty; name sources, or leave it out for all")
-    _sound(f"{place}.window", units.seconds_ahead, store.window)
+    _sound(f"{place}.window", units.seconds_to_last, store.window)

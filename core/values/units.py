@@ -45,6 +45,14 @@ def seconds_ahead(text: str | float) -> float:
     return found
 
 
+def seconds_to_last(text: str | float) -> float:
+    """`seconds_ahead` of what has no use without any time. Raises UsageError."""
+    found = seconds_ahead(text)
+    if not found:
+        raise UsageError(f"{text!r} is no time; give more, like 5m")
+    return found
+
+
 def wait_seconds(text: str | float) -> float:
     """`seconds` of a wait for an answer: drivers take none of nothing, and none of days. Raises
     UsageError."""

@@ -29,6 +29,25 @@ def sources(**changes: object) -> dict[str, Any]:
         ({"brokers": {"shop": {"kind": "memory", "timeout": "x"}}}, "brokers.shop.timeout: 'x' is no"),
         (sources(key="body:x"), "sources.orders.key: 'body:x' is unknown"),
         (sources(mode="move"), "sources.orders.mode = 'move' is unknown"),
+        *(
+            ({table: {name: value}}, f"{table}.{name}: '{value}' is no time; give more")
+            for table, name, value in [("ledger", "lease", "0s"), ("replay", "approval_time", "0")]
+        ),
+        *(
+            ({table: {name: value}}, f"{table}.{name} = {value} is too small; give")
+            for table, name, value in [
+                ("retain", "analyses", 0),
+                ("replay", "max_laps", -3),
+                ("replay", "window", 0),
+                ("analysis", "spark_from", -1),
+            ]
+        ),
+        ({"profiles": {"nightly": {"limit": 0}}}, "profiles.nightly.limit = 0 is too small"),
+        ({"profiles": {"nightly": {"max_time": "0s"}}}, "profiles.nightly.max_time: '0s' is no time"),
+        (
+            {"consumers": {"pay": {"sources": ["*"], "holds_for": "0d"}}},
+            "consumers.pay.holds_for: '0d' is no",
+        ),
     ],
 )
 def test_what_means_nothing_is_named_with_its_place(data: dict[str, Any], place: str) -> None:

@@ -166,7 +166,7 @@ def test_what_is_done_is_in_the_name_of_who_did_it(pulled: Workspace) -> None:
     for refused, why in (
         (lambda: dismiss_letters(pulled, (), Selection("true"), " "), "say why"),
         (lambda: dismiss_letters(pulled, (), EVERY, "x"), "no letters are chosen"),
-        (lambda: snooze_failure(ann, name, "3d", 4, "both"), "give --until TIME or --letters N"),
+        (lambda: snooze_failure(ann, name, "3d", 4, "both"), "give either --until TIME or --letters N"),
     ):
         with pytest.raises(UsageError, match=why):
             refused()

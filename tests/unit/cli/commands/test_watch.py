@@ -92,7 +92,7 @@ def test_a_source_that_cannot_be_asked_stops_no_other(dlq: Dlq) -> None:
 
 @each_row(("words", "reason"), [
     (("nowhere",), "unknown source 'nowhere'"), (("--every", "soon"), "not a duration"),
-    (("--every", "0"), "give more than 0"), (("--count", "0"), "--count"),
+    (("--every", "0"), "give more, like 5m"), (("--count", "0"), "--count"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(dlq: Dlq, words: tuple[str, ...], reason: str) -> None:
     code, _out, err = dlq("watch", *words)
