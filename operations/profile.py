@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -39,6 +40,8 @@ def load(settings: Settings, name: str, otlp: str | None = None) -> Task:
     """Return the profile `name`, ready to run. Raises UsageError, ConfigError for whatever is wrong in it."""
     profile = find_profile(settings, name)
     reports = [_report(profile, text) for text in profile.report]
+    if profile.metrics is not None:
+        _file(profile, "metrics", profile.metrics)
     return Task(
         profile,
         _find_sources(settings.sources, profile),
@@ -53,10 +56,6 @@ def check(settings: Settings) -> None:
     """Check the profile. Raises ConfigError for one that no run could carry out, as far as that costs no
     time."""
     for profile in settings.profiles.values():
-        if profile.max_time is not None and not units.seconds(profile.max_time):
-            raise ConfigError(f"profiles.{profile.name}.max_time must be more than 0")
-        if profile.limit is not None and profile.limit < 1:
-            raise ConfigError(f"profiles.{profile.name}.limit must be more than 0")
         if settings.sources:
             _find_sources(settings.sources, profile)
         _bounds(profile)
@@ -99,11 +98,18 @@ def _report(profile: Profile, text: str) -> tuple[str, str]:
 
     head, colon, path = text.partition(":")
     try:
-        if not (colon and path and (head in FORMATS or "/" not in head)):
-            return format_of_file(text), text
-        return checked_format(head), path
+        if not (colon and (head in FORMATS or "/" not in head)):
+            return format_of_file(text), _file(profile, "report", text)
+        return checked_format(head), _file(profile, "report", path)
     except UsageError as error:
         raise ConfigError(f"profiles.{profile.name}.report: {error}") from error
+
+
+def _file(profile: Profile, setting: str, path: str) -> str:
+    if path.endswith("/") or not Path(path).name or Path(path).is_dir():
+        place = f"profiles.{profile.name}.{setting}"
+        raise ConfigError(f"{place}: {quote_value(path)} is no file; write it like out/{setting}.txt")
+    return path
 
 
 def _collector(url: str | None) -> str | None:
