@@ -122,8 +122,10 @@ def newest(store: Store) -> Newest:
 
 
 def _add(known: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what one more pull learned, and of the facts that it did not learn what was known before."""
-    kept = {name: known[name] for name in FACTS.keys() & known}
+    """Return what one more pull learned, and of the facts that it did not learn what was known of its broker
+    before."""
+    is_same = known.get("broker") == document.get("broker", known.get("broker"))
+    kept = {name: known[name] for name in FACTS.keys() & known} if is_same else {}
     asked_again = document.get("places_of_the_dead", ())  # together with the attempts, if any are set
     attempts = kept.get("max_delivery_attempts", {})
     kept["max_delivery_attempts"] = {a: most for a, most in attempts.items() if a not in asked_again}

@@ -99,6 +99,11 @@ def test_a_pull_that_learns_nothing_takes_nothing_away(store: LocalStore) -> Non
     assert learn(store, "12", delivery_limits={}).delivery_limits == {}, "nothing was learned to be there"
 
 
+def test_what_one_broker_said_is_nothing_that_another_one_says(store: LocalStore) -> None:
+    learn(store, "1", **FACTS)
+    assert learn(store, "11", broker="other").delivery_limits == {}
+
+
 @pytest.mark.parametrize("look", [LOOKS[name] for name in ("facts", "origins", "limits")])
 def test_an_import_takes_nothing_away_of_what_a_pull_learned(
     look: Callable[[LocalStore], object], store: LocalStore
