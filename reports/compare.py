@@ -4,6 +4,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import views
+from dlq.archive.brief import IS_LETTER
 from dlq.archive.user_sql import list_objects, run
 from dlq.core.documents import Document
 
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     from dlq.archive.storage.store import Store
 
 _TOP = 10
-_CAUSES = """
+_CAUSES = f"""
     SELECT coalesce(b.cause, n.cause) AS cause, coalesce(b.letters, 0) AS before,
            coalesce(n.letters, 0) AS now, coalesce(n.letters, 0) - coalesce(b.letters, 0) AS change
-    FROM (SELECT cause, count(*)::BIGINT AS letters FROM verdicts_before GROUP BY 1) b
-    FULL JOIN (SELECT cause, count(*)::BIGINT AS letters FROM verdicts GROUP BY 1) n ON n.cause = b.cause
+    FROM (SELECT cause, count(*)::BIGINT AS letters FROM verdicts_before WHERE {IS_LETTER} GROUP BY 1) b
+    FULL JOIN (SELECT cause, count(*)::BIGINT AS letters FROM verdicts WHERE {IS_LETTER} GROUP BY 1) n
+    ON n.cause IS NOT DISTINCT FROM b.cause
     ORDER BY abs(change) DESC, cause"""
 _FINGERPRINTS = f"""
     SELECT coalesce(b.fingerprint, n.fingerprint) AS fingerprint, coalesce(b.letters, 0) AS before,

@@ -88,9 +88,7 @@ _FACTS = """
     SELECT * REPLACE (coalesce(cause, 'no_verdict') AS cause, coalesce(advice, 'no_verdict') AS advice,
                       coalesce(replay_state, 'none') AS replay_state)
     FROM _sums WHERE is_letter AND {only}"""
-_SPAN = """
-    SELECT coalesce(sum(letters), 0)::BIGINT, epoch(min(first)), epoch(max(last))
-    FROM _sums WHERE {only}"""
+_SPAN = "SELECT coalesce(sum(letters), 0)::BIGINT, epoch(min(first)), epoch(max(last)) FROM facts"
 _CAUSES = """
     SELECT cause, sum(letters)::BIGINT AS letters,
            coalesce(sum(letters) FILTER (likely), 0)::BIGINT AS likely, min(first) AS first,
@@ -200,8 +198,8 @@ def gather(
     captured. Times are ISO 8601, UTC.
     """
     brief.sum_up(connection)
-    (total, first, last) = next(run(connection, _SPAN.format(only=_EVERY)).rows)
     list(run(connection, _FACTS.format(only=_EVERY)).rows)
+    (total, first, last) = next(run(connection, _SPAN).rows)
     told = [[row[name] for row in lives] for name in ("fingerprint", "state", "owner")]
     list(run(connection, _LIVES, told).rows)
     document: Document = {
@@ -216,14 +214,13 @@ def gather(
         "timeline": timeline.gather(connection, first, last),
         "client_log": analysis.extra.get("client_log") if analysis else None,
     }
-    document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     for row in document["causes"]:
         row["name"] = cause_in_words(row["cause"], row["broker_kinds"], "likely" if row["likely"] else None)
         if row["likely"]:
             row["meaning"] += f" ({row['likely']:,} of them likely, not proven)"
     _explain(document["advice"], "advice", ADVICE, total)
-    counted = _count(connection, total, document["duplicates"])
+    counted = _count(connection, document["duplicates"])
     document |= {"undated": counted.undated, "oldest": counted.oldest, "counts": counted.counts}
     document["next"] = _next_steps(document, counted.waiting)
     return document
@@ -234,9 +231,8 @@ def count_awake(connection: "duckdb.DuckDBPyConnection", asleep: Sequence[str]) 
     in doubt."""
     names = ", ".join(map(sql_literal, asleep))
     only = f"(coalesce(fingerprint NOT IN ({names}), true) OR replay_state IN ('sending', 'in_doubt'))"
-    ((total, *_),) = run(connection, _SPAN.format(only=only)).rows
     list(run(connection, _FACTS.format(only=only)).rows)
-    return _count(connection, total, _list_duplicates(connection, only), only).counts
+    return _count(connection, _list_duplicates(connection, only), only).counts
 
 
 def _list_duplicates(connection: "duckdb.DuckDBPyConnection", only: str = _EVERY) -> list[Document]:
@@ -252,14 +248,14 @@ class _Counted(NamedTuple):
 
 
 def _count(
-    connection: "duckdb.DuckDBPyConnection", total: int, duplicates: Sequence[Document], only: str = _EVERY
+    connection: "duckdb.DuckDBPyConnection", duplicates: Sequence[Document], only: str = _EVERY
 ) -> _Counted:
-    """Count the facts. `total`: of the letters where none is classified to be one."""
+    """Count the facts."""
     classified, states = (list_objects(connection, sql) for sql in (_CLASSIFIED, _REPLAY_STATES))
     how_many = list_objects(connection, _HOW_MANY.format(only=only))[0]
     undated, oldest = how_many.pop("undated"), how_many.pop("oldest")
     how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
-    counts = _counts(sum(row["letters"] for row in states) or total, classified, states, duplicates)
+    counts = _counts(classified, states, duplicates)
     return _Counted(
         {**counts, **how_many, **list_objects(connection, _BY_STATE)[0]},
         _total(classified, "advice", "waiting"),
@@ -282,12 +278,12 @@ def _total(rows: Sequence[Document], name: str, number: str) -> Mapping[str, int
 
 
 def _counts(
-    letters: int, classified: Sequence[Document], states: Sequence[Document], duplicates: Sequence[Document]
+    classified: Sequence[Document], states: Sequence[Document], duplicates: Sequence[Document]
 ) -> dict[str, int]:
     """Return what a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
     by_cause, by_advice = (_total(classified, name, "letters") for name in ("cause", "advice"))
     by_state = {row["replay_state"]: row["letters"] for row in states}
-    total = letters - by_state.get("dismissed", 0)
+    total = sum(by_state.values()) - by_state.get("dismissed", 0)
     return {
         "total": total,
         "open": total - by_state.get("confirmed", 0),

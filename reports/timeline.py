@@ -30,7 +30,8 @@ _SQL = f"""
 _SHORT = 30
 _SPAN = "SELECT epoch_us(min(first)), epoch_us(max(last)) FROM _sums WHERE fingerprint IN ({})"
 _EACH = """
-    SELECT fingerprint, ((epoch_us(dead_at) - {first}) * {steps} // {long})::INTEGER AS step, count(*)
+    SELECT fingerprint,
+           ((epoch_us(dead_at) - {first})::HUGEINT * {steps} // {long})::INTEGER AS step, count(*)
     FROM _brief WHERE fingerprint IN ({names}) AND dead_at IS NOT NULL GROUP BY ALL"""
 
 

@@ -12,6 +12,7 @@ from support.rows import each_row
 from dlq.archive import views
 from dlq.archive.storage.store import LocalStore
 from dlq.core import causes, clock
+from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.reports import failures, headline, report, retention, thresholds, timeline
@@ -187,3 +188,21 @@ def test_a_report_is_written_whole_or_not_at_all(store: LocalStore, tmp_path: Pa
     assert [path.name for path in target.parent.iterdir()] == ["report.json"]
     with pytest.raises(UsageError, match="cannot write"):
         report.write(report.make(store), "json", f"{target}/report.json")
+
+
+def test_evidence_alone_is_no_letter_in_any_count(empty: LocalStore) -> None:
+    fill(empty, letter(1), letter(2), cause=None, rule="transaction_ended")
+    document = report.make(empty)
+    assert (document["letters"], document["causes"], document["sources"]) == (0, [], [])
+    assert (document["counts"]["total"], document["counts"]["open"]) == (0, 0)
+    write_analysis(empty, EARLIER, [{"record_id": an_id(1), "cause": None, "rule": "transaction_ended"}])
+    compared = report.make(empty, before=EARLIER)["compare"]
+    assert (compared["before"], compared["now"], compared["causes"]) == (0, 0, [])
+
+
+def test_deaths_at_both_ends_of_the_calendar_are_counted(empty: LocalStore) -> None:
+    ends = [from_iso("0001-01-01T00:00:00Z"), from_iso("9999-12-31T23:59:59Z")]
+    fill(empty, *(letter(n, dead_at=at) for n, at in enumerate(ends, 1)), fingerprint="f")
+    with views.connect(empty) as connection:
+        (counts,) = timeline.count_each(connection, ["f"]).values()
+    assert (counts[0], counts[-1], sum(counts)) == (1, 1, 2)
