@@ -133,7 +133,7 @@ def make_console(settings: Settings, config: str | None, port: int) -> Console:
     """Return all that lives as long as the server."""
     workspace = open_workspace(settings, Notes())
     sessions = Sessions(system_user(), read_bearers(settings.serve))
-    jobs = Jobs(settings.archive, config)
+    jobs = Jobs(workspace.store.location, config)
     return Console(settings, sessions, jobs, Look(workspace), f"dlq-{port}")
 
 

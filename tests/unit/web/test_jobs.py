@@ -18,6 +18,7 @@ from dlq.operations.reading.books import list_audit
 from dlq.operations.workspace import Notes, open_workspace
 from dlq.replay.actor import check_claim, person_of
 from dlq.web.jobs import KEPT, Job, Jobs, read_start
+from dlq.web.server import make_console
 
 
 @pytest.fixture
@@ -115,3 +116,14 @@ def test_no_name_looks_proven_once_the_ledger_has_cut_it() -> None:
     with pytest.raises(UsageError, match="only dlq serve can mark"):
         check_claim("b" * 246 + " [proven] and more")
     assert person_of("Ann [proven] [proven]") == person_of("ann@host")
+
+
+def test_pages_of_archives_that_are_named_alike_know_their_own_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        folders.add(make_console(Settings(), None, 1).jobs.folder)
+    assert len(folders) == 2
