@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.look.artemis import ADDRESS_FULL, PAGE_FULL, policy_that_drops
-from dlq.connectors.activemq.look.effects import DELAYS, Traits, delay_of, expires_after
+from dlq.connectors.activemq.look.effects import DELAYS, Traits, delay_of, expires_after, why_shut
 from dlq.connectors.base import NIGHT, Fate
 from dlq.core.values.units import human_seconds
 
@@ -56,6 +56,16 @@ class Definitions:
     settings: Mapping[str, Mapping[str, Any]]
     diverts: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     addresses: Sequence[str] = ()
+
+
+class _Lives(NamedTuple):
+    """How long a message lives, and the address that says so; None: for ever."""
+
+    seconds: float | None
+    by: str
+
+
+_FOR_EVER = _Lives(None, "")
 
 
 class _End(NamedTuple):
@@ -145,11 +155,12 @@ class _Broker:
         before: tuple[str, ...],
         made: str = "",
         is_routed: bool = False,
-        lives: float | None = None,
+        lives: _Lives = _FOR_EVER,
     ) -> _End:
-        """Return where a message ends that comes to an address, by itself or by a divert, with so many
-        seconds to live: those that an address gives it go along to where its diverts lead."""
-        lives = expires_after(self._settings(address), lives)
+        """Return where a message ends that comes to an address, by itself or by a divert: what time to live
+        an address gives it goes along to where its diverts lead."""
+        if (seconds := expires_after(self._settings(address), lives.seconds)) != lives.seconds:
+            lives = _Lives(seconds, address)
         diverts = self._known.diverts.get(address, ())
         if any(one.get("filter") for one in diverts):
             return _End("unknown", (), f"a divert of {address} has a filter")
@@ -177,31 +188,33 @@ class _Broker:
         queues: Sequence[Mapping[str, str]],
         before: tuple[str, ...],
         made: str,
-        delay: float | None,
+        lives: _Lives,
     ) -> _End:
-        origin = before[-1]
-        takes = [q["name"] for q in queues if _takes(q.get("filter", ""), origin)]
-        names = tuple(sorted({*takes, made} - {""}))
+        origin, settings = before[-1], self._settings(address)
+        selects = [Traits(q, settings) for q in queues if _takes(q.get("filter", ""), origin)]
+        shut = {of.queue["name"]: why for of in selects if (why := why_shut(of))}
+        traits = [of for of in selects if of.queue["name"] not in shut]
+        names = tuple(sorted({*(of.queue["name"] for of in traits), made} - {"", *shut}))
+        if not names and shut:
+            return _End("lost", (), "; ".join(f"{name} {why}" for name, why in shut.items()))
         if not names and all(_OWN_FILTER in q.get("filter", "") for q in queues):
             return _End("lost", (), f"no queue of {address} takes what died at {origin}")
         if not names:
             return _End("unknown", (), _FILTERS.format(address))
-        settings = self._settings(address)
-        traits = [Traits(q, settings) for q in queues if q["name"] in names]
-        full = next((why for of in traits if (why := _is_full(of))), "")
-        if full:
-            return _End("lost", names, full)
-        if delay is None or any(int(of.queue.get("consumerCount") or 0) for of in traits):
+        full = [why for of in traits if (why := _is_full(of))]
+        if len(full) == len(names):
+            return _End("lost", names, full[0])
+        if lives.seconds is None or any(int(of.queue.get("consumerCount") or 0) for of in traits):
             goes = [of.queue["name"] for of in traits if not made and of.has("autoDelete")]
             return _End("kept", names, _GOES.format(goes[0]) if goes else "")
         if settings.get("expiryAddress"):
             return (
                 _End("kept", names, _CIRCLE) if address in before else self._leave(address, _EXPIRED, before)
             )
-        why = f"{address} keeps it for {human_seconds(delay)}"
-        name = DELAYS[delay_of(settings) or "expiryDelay"]
-        fix = _SETTING.format(address, name, "-1", name)
-        return _End("kept", names, why) if delay >= NIGHT else _End("lost", (), why, fix)
+        why = f"{address} keeps it for {human_seconds(lives.seconds)}"
+        name = DELAYS[delay_of(self._settings(lives.by)) or "expiryDelay"]
+        fix = _SETTING.format(lives.by, name, "-1", name)
+        return _End("kept", names, why) if lives.seconds >= NIGHT else _End("lost", (), why, fix)
 
 
 def _takes(selector: str, origin: str) -> bool:
@@ -225,7 +238,7 @@ def _overflow(name: str, address: str, of: Traits) -> Iterator[Fate]:
         yield Fate("queue", name, "overflow", "lost", (), "it is a ring, which drops its oldest")
     policy, drops = of.settings.get("addressFullMessagePolicy"), policy_that_drops(of.settings)
     is_bound = any(of.limit_of(one) is not None for one in ("maxSizeBytes", "maxSizeMessages"))
-    if drops == PAGE_FULL or (is_bound and drops):
+    if drops:  # the broker's whole memory is a bound, too
         fix = _SETTING.format(address, drops, "PAGE" if drops == ADDRESS_FULL else "FAIL", drops)
         yield Fate(
             "queue", name, "overflow", "lost", (), "its address drops when it is full, with a receipt", fix

@@ -50,8 +50,8 @@ _PREPARED = (
     "nor in its count, and what they took is not given to others; let their transaction manager end them"
 )
 _LEFT_ON_ARTEMIS = (
-    "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
-    "a letter moves from the DLQ to the DLQ and its origin is lost."
+    "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10 by "
+    "default) a letter moves from the DLQ to the DLQ and its origin is lost."
 )
 
 
@@ -117,6 +117,8 @@ def _expiry(activemq_xml: str, names: Sequence[str]) -> Iterator[str]:
     except ConfigError as error:
         yield f"{error}."
         return
+    if policies.unknown:
+        yield f"Whether letters expire where they lie is not known: {policies.unknown}."
     for name in names:
         for seconds in strategies.lives_in(policies, name):
             yield _EXPIRE.format(name, human_seconds(seconds))

@@ -39,6 +39,15 @@ class Traits(NamedTuple):
         return whole(self.settings.get(name))
 
 
+def why_shut(of: Traits) -> str:
+    """Return why the broker routes no message to a queue; empty where it does."""
+    if of.queue.get("enabled") == "false":
+        return "is disabled, and takes nothing"
+    if of.has("purgeOnNoConsumers") and not int(of.queue.get("consumerCount") or 0):
+        return "takes nothing while it has no consumer (purge-on-no-consumers)"
+    return ""
+
+
 _EFFECTS: Effects[Traits] = {
     (BOTH, HARMS): {
         "when our consumer leaves as the last one, the broker deletes all that is in the queue "

@@ -139,11 +139,12 @@ def _strategy(entry: Element) -> Strategy:
 
 def lives_in(known: Policies, queue: str) -> list[float]:
     """Return after how many seconds letters expire that strategies put into this queue; none: they don't."""
-    found = set[float]()
-    for pattern, one in (*known.entries, (">", known.otherwise)):
+    broker, found = _Broker(known, {}), set[float]()
+    otherwise = () if any(pattern == ">" for pattern, _ in known.entries) else (known.otherwise,)
+    for one in (*(strategy for _, strategy in known.entries), *otherwise):
         prefix, _, suffix = one.target("\0").removeprefix("queue://").partition("\0")
         own = queue[len(prefix) : len(queue) - len(suffix)]
-        is_meant = one.kind == _SHARED or (one.kind == _INDIVIDUAL and _takes(pattern, own))
+        is_meant = one.kind == _SHARED or (one.kind == _INDIVIDUAL and broker.strategy(own) is one)
         if is_meant and one.target(own) == f"queue://{queue}":
             found.add(one.lives)
     return sorted(found - {0.0})
@@ -160,15 +161,15 @@ class _Broker:
 
     def fates(self) -> Iterator[Fate]:
         for name in sorted(self._queues):
-            saves = self._strategy(name).is_on("processNonPersistent", "false")
+            saves = self.strategy(name).is_on("processNonPersistent", "false")
             for death, remark in (("reject", ""), ("expiry", ""), ("delivery limit", _CLIENTS_LIMIT)):
                 found = self._die(Fate("queue", name, death, "lost"), name, death == "expiry", ())
                 loses = _PERSISTENT if found.verdict == "kept" and not saves else ""
                 yield found.add_remark(loses).add_remark(remark)
 
-    def _strategy(self, queue: str) -> Strategy:
-        """As PolicyMap#getEntryFor: of the patterns that take a queue the closest one. It is by chance where
-        two take each other, such as `a.*` and `a.>`."""
+    def strategy(self, queue: str) -> Strategy:
+        """Return that of a queue, as PolicyMap#getEntryFor does: of the closest pattern that takes it. It is
+        by chance where two take each other, such as `a.*` and `a.>`."""
         fitting = [one for one in self._known.entries if _takes(one[0], queue)]
         best = [one for one in fitting if not any(_is_closer(other[0], one[0], queue) for other in fitting)]
         if fitting and len({strategy for _, strategy in best}) != 1:
@@ -177,7 +178,7 @@ class _Broker:
 
     def _die(self, found: Fate, queue: str, expired: bool, before: tuple[object, ...]) -> Fate:
         """Return the fate of a message that dies in a queue, after it has passed these strategies."""
-        known, strategy = self._known, self._strategy(queue)
+        known, strategy = self._known, self.strategy(queue)
         why = known.unknown or (known.not_expired if not expired else "")
         if strategy.kind not in (_SHARED, _INDIVIDUAL, _DISCARDING):
             why = why or f"the strategy of {queue} is {strategy.kind}, which nobody can tell"
@@ -206,7 +207,7 @@ class _Broker:
 
     def _come(self, found: Fate, queue: str, to: str, before: tuple[object, ...]) -> Fate:
         """Return the fate of a message that comes to a queue's dead-letter queue, where it may expire."""
-        kept, strategy = found._replace(verdict="kept", leads_to=(to,)), self._strategy(queue)
+        kept, strategy = found._replace(verdict="kept", leads_to=(to,)), self.strategy(queue)
         seconds, read = strategy.lives, self._queues.get(to)
         if not seconds or (read is not None and read.consumers):
             return kept

@@ -49,16 +49,21 @@ _NEWEST = (
 _KEEPS_ALL = (
     "{} is non-destructive: acknowledging removes nothing, so whoever consumes it gets a letter again"
 )
+_IS_OFF = "{} is disabled, and takes nothing"
+_PURGES = "{} is emptied when its last consumer leaves, and takes nothing without one (purge-on-no-consumers)"
 _DIES_NOWHERE = "{} has no dead-letter-address, or one without a queue: what fails there again is dropped"
 _RISKS: tuple[tuple[Callable[[Traits], bool], str], ...] = (
     (lambda of: bool(policy_that_drops(of.settings)), _DROPS),
     (lambda of: of.has("lastValue") or bool(of.queue.get("lastValueKey")), _NEWEST),
     (lambda of: bool(of.settings.get("defaultNonDestructive")), _KEEPS_ALL),
+    (lambda of: of.queue.get("enabled") == "false", _IS_OFF),
+    (lambda of: of.has("purgeOnNoConsumers"), _PURGES),
 )
 _MADE_WITH = {
     "lastValue": "defaultLastValueQueue",
     "lastValueKey": "defaultLastValueKey",
     "ringSize": "defaultRingSize",
+    "purgeOnNoConsumers": "defaultPurgeOnNoConsumers",
 }
 """A queue's property -> the setting of its address that gives it to one that is made by its first message."""
 _NOWHERE = "the broker took it and routed it to no queue of {}"

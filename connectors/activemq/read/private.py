@@ -101,7 +101,7 @@ class ArtemisPrivate(_Queues):
         settings = {
             "deadLetterAddress": self._dead, "expiryAddress": self._dead, "autoDeleteQueues": False,
             "addressFullMessagePolicy": "PAGE", "pageFullMessagePolicy": "FAIL", "defaultRingSize": -1,
-            "defaultLastValueQueue": False,
+            "defaultLastValueQueue": False, "defaultPurgeOnNoConsumers": False,
         }  # fmt: skip
         for name in (self._dead, self._name):
             ask.operate("addAddressSettings", name, json.dumps(settings))

@@ -26,6 +26,8 @@ from dlq.core.errors import BrokerError
 pytestmark = [pytest.mark.activemq]
 DELAYS = ("expiryDelay", "maxExpiryDelay", "minExpiryDelay")
 KINDS = ("work", "dead", "late")
+SHUT = ({"enabled": False}, {"purge-on-no-consumers": True})
+"""Queues to which the broker routes nothing."""
 
 
 @dataclass
@@ -58,7 +60,8 @@ def draw(chance: random.Random, number: str) -> Topology:
         if chance.random() < 0.75:
             ring = {"ring-size": chance.choice((1, 2))} if chance.random() < 0.2 else {}
             queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True}
-            topology.queues.append({**queue, **ring})
+            shut = chance.choice(SHUT) if "work" not in name and chance.random() < 0.2 else {}
+            topology.queues.append({**queue, **ring, **shut})
     if chance.random() < 0.3:
         name, to = f"{number}.divert", chance.choice([name for name in names if "dead" in name])
         divert = {"name": name, "routing-name": name, "forwarding-address": f"{number}.late0"}
@@ -169,6 +172,8 @@ class Death(Case):
 def deaths(topology: Topology) -> Iterator[Death]:
     for queue in topology.queues:
         settings, ring = topology.settings[queue["address"]], queue.get("ring-size", 0)
+        if any(one.items() <= queue.items() for one in SHUT):
+            continue
         if topology.diverts and topology.diverts[0]["address"] == queue["address"]:
             continue  # what is sent there does not come to its queue, or twice
         kinds = ["reject", "delivery limit", "expiry", *(["overflow"] if ring else [])]

@@ -174,3 +174,18 @@ def test_letters_expire_where_a_strategy_puts_them(
 ) -> None:
     xml.write_text(FRAME.format(ENTRY.format(strategy), ""))
     assert lives_in(load(str(xml), "activemq_xml"), queue) == seconds
+
+
+def test_letters_of_a_queue_expire_as_its_closest_policy_says(xml: Path) -> None:
+    apart = '<policyEntry queue="{}"><deadLetterStrategy><individualDeadLetterStrategy {}/>'
+    apart += "</deadLetterStrategy></policyEntry>"
+    entries = apart.format("&gt;", 'expiration="60000"') + apart.format("orders", "")
+    xml.write_text(FRAME.format(entries, ""))
+    known = load(str(xml), "activemq_xml")
+    dead = "ActiveMQ.DLQ.Queue."
+    assert (lives_in(known, f"{dead}orders"), lives_in(known, f"{dead}bills")) == ([], [60])
+    unused = '<sharedDeadLetterStrategy expiration="60000"/>'
+    default = f"</policyEntries><defaultEntry><policyEntry><deadLetterStrategy>{unused}</deadLetterStrategy>"
+    default += "</policyEntry></defaultEntry>"
+    xml.write_text(FRAME.replace("</policyEntries>", default).format(entries, ""))
+    assert lives_in(load(str(xml), "activemq_xml"), "ActiveMQ.DLQ") == []
