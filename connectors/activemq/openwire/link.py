@@ -117,11 +117,14 @@ class OpenWireConnection(BrokerWire):
         """Bytes of a command that has not come wholly."""
         return self._reader.unfinished_bytes
 
-    def browse(self, queue: str, limit: int | None, pause: float) -> Iterator[Dispatch]:
-        """Yield the first `limit` messages of a queue (None: all), which changes nothing. It ends earlier
-        when the broker says so, or nothing for `pause` seconds. Raises BrokerError."""
+    def browse(
+        self, queue: str, limit: int | None, pause: float, selector: str | None = None
+    ) -> Iterator[Dispatch]:
+        """Yield the first `limit` messages (None: all) of a queue that the selector selects, which changes
+        nothing. It ends earlier when the broker says so, or nothing for `pause` seconds. Raises
+        BrokerError."""
         started, ended, rest = self.new_receipt(), self.new_receipt(), limit or _ALL
-        self.send(self.writer.consume(_BROWSER, queue, rest, True, None, int(started)))
+        self.send(self.writer.consume(_BROWSER, queue, rest, True, selector, int(started)))
         self.wait_for(started)
         name = b""
         while rest > 0 and (messages := self._receive_more(queue, name, pause)):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from dlq.connectors.activemq.look.jolokia import PROPERTY
 from dlq.connectors.activemq.openwire.codec.messages import CLASSES, Dispatch, UnreadableError, body_of
 from dlq.connectors.activemq.openwire.link import OpenWireConnection
+from dlq.connectors.activemq.read.lossy import BYTES_SHOWN, why_bytes_hidden
 from dlq.connectors.activemq.records.openwire import MARSHALLED, hidden_properties, message_id, properties_of
 from dlq.connectors.activemq.records.shadows import is_of_a_client
 from dlq.connectors.activemq.stomp.codec import Frame, unescape
@@ -45,6 +46,8 @@ class _Hidden(NamedTuple):
     body: bytes | None
     shadowing: tuple[tuple[str, str], ...] = ()
     """Properties with names of STOMP's headers, of which it does not show each."""
+    texts: tuple[str, ...] = ()
+    """Names of those that hold a text like the one that STOMP shows for bytes."""
 
 
 class Browsed:
@@ -73,7 +76,9 @@ class Browsed:
             self._held += len(body)
             body = body if self._held <= MOST_KEPT else None
         shadowing = tuple((f"{PROPERTY}{name}", told.shown[name]) for name in told.shadowing)
-        found = _Hidden(CLASSES[letter.kind], tuple(details.items()), body, shadowing)
+        texts = told.shown.items() if BYTES_SHOWN in (message.properties or b"") else ()
+        like_bytes = tuple(name for name, text in texts if text.encode().startswith(BYTES_SHOWN))
+        found = _Hidden(CLASSES[letter.kind], tuple(details.items()), body, shadowing, like_bytes)
         if body is None:  # most letters have the same
             found = self._same.setdefault(found, found)
         key = message_id(letter.message_id), message.timestamp
@@ -82,6 +87,8 @@ class Browsed:
     def why_lossy(self, frame: Frame, unknown: Callable[[Frame], str | None]) -> str | None:
         """Return why this letter must stay, or None; `unknown` is asked of one that was not seen."""
         found = self._hidden_of(frame)
+        if hidden := why_bytes_hidden(frame, found.texts if found else ()):
+            return hidden
         if found is None:
             return unknown(frame)
         is_there = found.body is not None or found.kind not in MARSHALLED
@@ -109,13 +116,16 @@ class Browsed:
         return f"ID:{self._node}:-1:-1:{high}:{low}"
 
 
-def browse_queue(connection: OpenWireConnection, queue: str, limit: int | None) -> Browsed:
-    """Look at the first `limit` letters of a queue (None: at all). Raises BrokerError."""
+def browse_queue(
+    connection: OpenWireConnection, queue: str, limit: int | None, selector: str | None = None
+) -> Browsed:
+    """Look at the first `limit` letters of a queue (None: at all) that the selector selects. Raises
+    BrokerError."""
     found = Browsed(connection.broker_id)
     with name_rights("with openwire_url it needs the permission browse there"):
         most = _MOST_LETTERS if limit is None else min(limit, _MOST_LETTERS)
         until = time.monotonic() + _LONGEST
-        for letter in connection.browse(queue, most, _PAUSE):
+        for letter in connection.browse(queue, most, _PAUSE, selector):
             found.keep(letter)
             if time.monotonic() > until:
                 break

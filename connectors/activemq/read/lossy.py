@@ -7,12 +7,12 @@ Of bytes in a property it shows where they lie in its memory.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from dlq.connectors.activemq.look.artemis import Management
 from dlq.connectors.activemq.look.jolokia import body_class
-from dlq.connectors.activemq.stomp.codec import Frame
+from dlq.connectors.activemq.stomp.codec import Frame, unescape
 
 _LookUp = Callable[[Frame], Mapping[str, Any] | None]
 """Asks the broker for a message's class (Classic, Jolokia)."""
@@ -57,20 +57,26 @@ def _unless_carried(found: str) -> str | None:
     return None if carried else f"a message of class {found}: STOMP cannot carry its content"
 
 
+BYTES_SHOWN = b"[B@"
 _ADDRESS = re.compile(rb"^(?!_AMQ_|__HDR_)([^:\n]+):\[B@[0-9a-f]{1,8}$", re.MULTILINE)
 """What Java makes of a byte[] that it is to write as a text; what the broker adds goes back nowhere."""
-_HIDES_BYTES = "its {!r} holds bytes, which Artemis' STOMP and OpenWire do not show: it stays; {}"
+_HIDES_BYTES = (
+    "its {!r} holds bytes, which Artemis' STOMP and OpenWire do not show, or a text that looks so: it stays; "
+    "{}"
+)
 _AS_IT_CAME = "set amqp_url"
 _BY_ANOTHER = "take it by a client of Core or AMQP 1.0; dlq takes by AMQP 1.0 only what came by it"
 
 
-def why_bytes_hidden(frame: Frame) -> str | None:
-    """Return why a letter of Artemis must stay that has bytes in a property or as its correlation id."""
-    found = _ADDRESS.search(frame.head) if b":[B@" in frame.head else None
-    if found is None:
+def why_bytes_hidden(frame: Frame, texts: Collection[str] = ()) -> str | None:
+    """Return why a letter of Artemis must stay that has bytes in a property or as its correlation id; these
+    are known to be `texts`."""
+    shown = _ADDRESS.findall(frame.head) if BYTES_SHOWN in frame.head else ()
+    names = [name for each in shown if (name := unescape(each.decode("utf-8", "replace"))) not in texts]
+    if not names:
         return None
     advice = _AS_IT_CAME if _AMQP.search(frame.head) else _BY_ANOTHER
-    return _HIDES_BYTES.format(found[1].decode("utf-8", "replace")[:60], advice)
+    return _HIDES_BYTES.format(names[0][:60], advice)
 
 
 def lossy_on_artemis(frame: Frame, class_of: _Classes) -> str | None:

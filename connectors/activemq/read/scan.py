@@ -23,7 +23,6 @@ from dlq.connectors.activemq.read.lossy import (
     ArtemisClasses,
     lossy_on_artemis,
     lossy_on_classic,
-    why_bytes_hidden,
 )
 from dlq.connectors.activemq.records.amqp10 import record_maker as amqp10_record_maker
 from dlq.connectors.activemq.records.frames import Maker, Place, record_maker
@@ -58,8 +57,8 @@ _FEW, _PAUSE = 32, 0.05
 ARTEMIS_COPY = (
     "copy on Artemis has to take the letters and give them back: there is no browsing over STOMP, and "
     "management shows bodies cut at 256 bytes. If dlq is killed meanwhile, each letter has a delivery more; "
-    "after max-delivery-attempts (10) a letter moves from the DLQ to the DLQ and its origin is lost. "
-    "Use --mode drain, or insist with --force"
+    "after max-delivery-attempts (10 by default) a letter moves from the DLQ to the DLQ and its origin is "
+    "lost. Use --mode drain, or insist with --force"
 )
 BROWSE = (
     "A browse changes nothing, but the broker may end it early: at 400 letters where a policy matches, "
@@ -199,7 +198,8 @@ def _by_stomp(
         make = with_details(make, queues, queue) if broker.jolokia_details else make
         lossy = _lossy(queues, request, queue, depth, of_amqp=not selected)
         if link.artemis and by_openwire(broker):
-            make, lossy = _with_hidden(broker, destination["destination"], limit, make, lossy)
+            named = destination["destination"]
+            make, lossy = _with_hidden(broker, named, limit, selected.get("selector"), make, lossy)
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
         return Started(link, {**destination, **window, **selected}, make, lossy, wake, consumers, cumulative)
 
@@ -286,14 +286,14 @@ _Lossy = Callable[[Frame], str | None]
 
 
 def _with_hidden(
-    broker: ActiveMQBroker, queue: str, limit: int | None, make: Maker, lossy: _Lossy
+    broker: ActiveMQBroker, queue: str, limit: int | None, selector: str | None, make: Maker, lossy: _Lossy
 ) -> tuple[Maker, _Lossy]:
     """Return the same with what Artemis tells by OpenWire alone."""
     with closing(OpenWireConnection(broker, MAX_FRAME)) as connection:
-        found = browse_queue(connection, queue, limit)
+        found = browse_queue(connection, queue, limit, selector)
     return (
         lambda frames: make([found.complete(frame) for frame in frames]),
-        lambda frame: why_bytes_hidden(frame) or found.why_lossy(frame, lossy),
+        lambda frame: found.why_lossy(frame, lossy),
     )
 
 

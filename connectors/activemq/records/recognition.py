@@ -10,8 +10,10 @@ from hashlib import sha256
 
 from dlq.connectors.activemq.amqp.codec import BLOCK
 from dlq.connectors.activemq.look.jolokia import PROPERTY
+from dlq.connectors.activemq.records.amqp10 import is_of_amqp
 from dlq.connectors.activemq.records.frames import PER_DELIVERY
 from dlq.connectors.activemq.records.openwire import CLASS
+from dlq.connectors.activemq.stomp.codec import headers_of, unescape
 from dlq.connectors.amqp10.codec import message
 from dlq.core.identity import Told, content_digest, frame, take_out, told_of
 from dlq.core.record import Record
@@ -23,27 +25,40 @@ _NOT_SHOWN_ALIKE = (
 replaced by a property of their name everywhere."""
 _UNSHOWN = re.compile("[\U00010000-\U0010ffff\ufffd]+")
 """Characters that STOMP shows as they are or as U+FFFD, one or several of them."""
+_ODD_NAME = re.compile(rb"^[^:\n]*:[^:\n]*:", re.M)
+"""Classic escapes each colon of a value, and none of a name."""
 _COUNTED = ("redelivery counter",)
+_WHOLE = 2
 
 
 def tell(record: Record) -> Told:
     """Return what is told (`dlq.core.brokers.Plugin.told`); a block that is none counts as it is."""
     block, properties = record.raw_properties or b"", record.properties
-    if message.is_block(block):
+    if is_of_amqp(record):
         try:
             return told_of(record, frame(*message.stable(block, lambda _name: False)))
         except ValueError:
             return told_of(record)
-    shown = content_digest(sha256(record.body).digest(), _as_stomp_shows(record), _native(properties))
-    return Told(shown, content_digest(take_out(properties, _COUNTED)), _depth(block, properties))
+    depth = _depth(block, properties)
+    # An older dlq knew one of several names that begin alike, and have a colon.
+    in_whole = depth < _WHOLE and _ODD_NAME.search(block)
+    headers = headers_of(block, of_message=True) if in_whole else record.headers
+    shown = content_digest(
+        sha256(record.body).digest(), _as_stomp_shows(headers, properties), _native(properties)
+    )
+    return Told(shown, content_digest(take_out(properties, _COUNTED)), depth)
 
 
-def _as_stomp_shows(record: Record) -> Mapping[str, str]:
-    """Return the headers as STOMP shows them: a property with a header's name takes that one's place."""
+def _as_stomp_shows(headers: Mapping[str, str], properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the headers as STOMP shows them: a property with a header's name takes that one's place. An
+    older dlq left names escaped."""
     begin = len(PROPERTY)
-    shadows = {name[begin:]: text for name, text in record.properties.items() if name.startswith(PROPERTY)}
-    headers = take_out({**record.headers, **shadows}, _NOT_SHOWN_ALIKE)
-    return {name: text if text.isascii() else _UNSHOWN.sub("\ufffd", text) for name, text in headers.items()}
+    shadows = {name[begin:]: text for name, text in properties.items() if name.startswith(PROPERTY)}
+    shown = take_out({**headers, **shadows}, _NOT_SHOWN_ALIKE)
+    return {
+        unescape(name) if "\\" in name else name: text if text.isascii() else _UNSHOWN.sub("\ufffd", text)
+        for name, text in shown.items()
+    }
 
 
 def _native(properties: Mapping[str, str]) -> bytes:
@@ -56,4 +71,4 @@ def _depth(block: bytes, properties: Mapping[str, str]) -> int:
     begins with a number and a truth value, header lines with a name."""
     if CLASS not in properties:
         return 0
-    return 2 if block[4:5] in (b"\0", b"\1") else 1
+    return _WHOLE if block[4:5] in (b"\0", b"\1") else 1

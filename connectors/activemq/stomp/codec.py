@@ -116,18 +116,18 @@ def encode(
 
 def headers_of(head: bytes, of_message: bool = False) -> dict[str, str]:
     """Return the header lines as a map, values unescaped, the first of several; bad UTF-8 is replaced (`head`
-    keeps it). Of a message's values, each colon is escaped."""
-    lines = head.decode("utf-8", "replace").split("\n")
-    parts = [line.rpartition(":") if of_message and ":" in line else line.partition(":") for line in lines]
+    keeps it). Of a message's values, each colon is escaped. A line without one is the beginning of a name
+    with a line break, and no header."""
+    lines = [line for line in head.decode("utf-8", "replace").split("\n") if ":" in line]
+    parts = [line.rpartition(":") if of_message else line.partition(":") for line in lines]
     found = {name: unescape(value) if "\\" in value else value for name, _, value in parts}
     return found if len(found) == len(lines) else _first_of_each(parts)
 
 
 def _first_of_each(parts: list[tuple[str, str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, colon, value in parts:
-        if colon:
-            found.setdefault(name, unescape(value))
+    for name, _, value in parts:
+        found.setdefault(name, unescape(value))
     return found
 
 

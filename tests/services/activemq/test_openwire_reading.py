@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from proton import Message
 from support.archives import letter, letters_in
+from support.brokers.activemq.amqp import connected
 from support.brokers.activemq.broker import CLASSIC, OLDER
 from support.brokers.activemq.fixtures import (
     Place,
@@ -156,6 +158,25 @@ def test_letters_come_and_go_by_tls_and_an_unknown_authority_is_refused(stomp: P
     everything = trusting.by(url=f"stomp+tls://{stomp.broker.user}@{there}")
     for record in [*letters, *everything.drain(stomp.back.name)]:
         assert (record.body, record.properties["class"]) == (b"a", "bytes")
+
+
+@on_artemis
+def test_beside_messages_of_amqp_letters_keep_what_openwire_alone_shows(stomp: Place) -> None:
+    stomp.make_queue()
+    with connected(stomp) as connection:
+        sender = connection.create_sender(stomp.queue)
+        for number in range(3):
+            sender.send(Message(body=b"amqp", inferred=True, durable=True, id=f"id{number}"))
+    typed = {"class": "text", "type of amount": "int"}
+    headers = {"amount": "5", "token": "[B@1a2b3c4d"}  # not bytes, of which Java shows the address so
+    made = [letter(n, broker_kind="activemq", headers=headers, properties=typed, body=b"t") for n in range(3)]
+    sent_back(by_openwire(stomp), made, Target("queue", stomp.queue), f"{stomp.queue}.1")
+    there = f"ssl://127.0.0.1:{stomp.broker.openwire_tls}"  # which speaks no AMQP
+    records, left, reading = stomp.by(openwire_url=there, ca_file=stomp.broker.ca_file).pull("drain")
+    found = [one for one in records if one.body == b"t"]
+    assert (len(records), left, reading.complete) == (6, [], True)
+    assert [one.properties.get("type of amount") for one in found] == ["int"] * 3
+    assert [one.headers["token"] for one in found] == ["[B@1a2b3c4d"] * 3
 
 
 @on_artemis

@@ -151,7 +151,7 @@ def test_letters_that_trickle_and_cannot_be_had_end_a_batch(
 def test_a_browse_beside_stomp_is_bounded() -> None:
     asked: list[int] = []
 
-    def browse(_queue: str, limit: int, _pause: float) -> Iterator[Dispatch]:
+    def browse(_queue: str, limit: int, _pause: float, _selector: None) -> Iterator[Dispatch]:
         asked.append(limit)
         return iter(())
 

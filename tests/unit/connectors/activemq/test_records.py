@@ -1,12 +1,16 @@
 """Heads of frames that become records: by the column, times, and what a broker shows in two ways."""
 
+from typing import Any
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.rows import each_row
 
 from dlq.connectors.activemq.records.frames import Place, by_kind, record_maker, stable_lines
+from dlq.connectors.activemq.records.recognition import tell
 from dlq.connectors.activemq.stomp.codec import Frame, headers_of
 from dlq.connectors.base import ReadRequest
+from dlq.core.identity import Told
 from dlq.core.settings import Source
 
 MAKE = record_maker(ReadRequest(Source("s", "b", queue="q"), "drain", "p"), Place("q", "activemq", "6", "n"))
@@ -29,6 +33,35 @@ def test_what_classic_shows_of_a_property_in_memory_and_from_its_store_is_one_le
     )
     assert in_memory.record_id == stored.record_id != other.record_id
     assert in_memory.headers["note"] == "a😀é"
+
+
+def told(head: bytes, **known: Any) -> Told:
+    [record] = MAKE([Frame(b"MESSAGE", head, b"")])
+    return tell(record._replace(**known))
+
+
+def test_a_letter_whose_names_an_older_dlq_cut_or_left_escaped_is_known_again() -> None:
+    head = b"message-id:1\nns:tenant:acme\nns:order:a\\c5"
+    for headers in ({"message-id": "1", "ns": "tenant:acme"}, {"message-id": "1", "ns\\ctenant": "acme"}):
+        assert told(head) == told(head, headers=headers)
+    by_openwire = {"properties": {"class": "text"}, "raw_properties": b"\0\0\0\1\1"}
+    old = {"message-id": "1", "ns\\ctenant": "acme", "ns\\corder": "a:5"}
+    assert told(head, **by_openwire) == told(head, **by_openwire, headers=old)
+    assert told(head) != told(head.replace(b"acme", b"acne"))
+
+
+def test_a_message_of_openwire_is_none_of_amqp_whatever_its_number() -> None:
+    first, again = (
+        told(b"message-id:1", properties={"class": "text"}, raw_properties=b"\0\x53\x12\x34\1" + time)
+        for time in (b"\1", b"\2")
+    )
+    assert first == again
+
+
+def test_a_line_without_a_colon_is_no_header() -> None:
+    """It begins a name with a line break, of which Classic's STOMP escapes none."""
+    [record] = MAKE([Frame(b"MESSAGE", b"message-id:1\nz\nack:5", b"")])
+    assert record.headers == {"message-id": "1", "ack": "5"}
 
 
 names = st.sampled_from([b"ack", b"message-id", b"a", b"a-b", b"a\\cb", b"\xff", b"\xfe", b"no colon"])
