@@ -29,7 +29,7 @@ from dlq.core.record import Record
 from dlq.core.runtime import patience
 from dlq.core.text import for_terminal
 
-_ROUND, _AT_ONCE = 2_000, 100
+ROUND, _AT_ONCE = 2_000, 100
 _WORDS = Words(
     begun_anew="{place} is not the stream that the last copy read: it ends before offset {reached}, or has "
     "another letter where that ended. It is read anew",
@@ -98,15 +98,24 @@ class StreamReading(LogReading):
         """Return the first offset that is kept, and the one behind the last; equal where nothing is there. It
         looks again where that is before what was read: the copy of another node may lag behind."""
         for _ in patience.tries(patience.GIVEN_BACK):
-            if (last := self._offsets("last", _ROUND)) and max(last) + 1 >= self._reached:
+            if (end := self._find_end()) >= max(1, self._reached):
                 break
-        if not last:
+        if not end:
             return 0, 0
         if not (first := self._offsets("first", 1)):
             raise LinkLostError("the last letters came, and not the first")
-        return first[0], max(last) + 1
+        return first[0], end
 
-    def _offsets(self, where: str, most: int) -> list[int]:
+    def _find_end(self) -> int:
+        """Return the offset behind the last; 0 where none comes. A chunk may have more letters than are asked
+        for at once."""
+        came = self._offsets("last", ROUND)
+        end = max(came, default=-1) + 1
+        while len(came) >= ROUND and (came := self._offsets(end, ROUND)) and max(came) >= end:
+            end = max(came) + 1
+        return end
+
+    def _offsets(self, where: int | str, most: int) -> list[int]:
         """Return those of a chunk's first letters, until there are enough or the broker pauses."""
         self._consume(where, most)
         found: list[int] = []
@@ -129,7 +138,7 @@ class StreamReading(LogReading):
         reached = self._start
         while reached < end:
             before = reached
-            for batch in self._round(reached, end, min(_ROUND, end - reached)):
+            for batch in self._round(reached, end, min(ROUND, end - reached)):
                 reached = batch.checkpoint[self._key]
                 yield batch
             if reached == before:
@@ -210,7 +219,7 @@ class StreamReading(LogReading):
     def _stop(self) -> None:
         """Stop; what is under way is taken and forgotten."""
         self._link.call(spec.Basic.Cancel(consumer_tag=f"dlq-{self._consumers}"), spec.Basic.CancelOk)
-        while self._link.take_deliveries(_ROUND):
+        while self._link.take_deliveries(ROUND):
             pass
         self._link.send(spec.Basic.Ack(delivery_tag=0, multiple=True))
 

@@ -16,6 +16,7 @@ from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.amqp10.codec.message import is_block
 from dlq.connectors.base import Gap
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
+from dlq.connectors.rabbitmq.streams import read
 from dlq.core.errors import UsageError
 from dlq.core.settings import Source
 
@@ -135,6 +136,17 @@ def test_a_letter_of_a_stream_says_where_it_died(rabbit: Rabbit) -> None:
     records = [record for batch in found for record in batch.records]
     assert [(record.origin, record.attempts) for record in records] == [(queue, 1)] * 2
     assert reading.notes == []
+
+
+@on_private_nodes
+def test_a_stream_whose_last_chunk_is_more_than_is_asked_for_at_once_is_copied_to_its_end(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = rabbit.queue("stream")
+    rabbit.fill(stream, 200)
+    monkeypatch.setattr(read, "ROUND", 3)
+    bodies, reading, _ = batches(rabbit, stream)
+    assert (len(bodies), reading.complete) == (200, True)
 
 
 def of_both_kinds(rabbit: Rabbit, stream: str, kinds: str, first: int = 0) -> None:
