@@ -62,6 +62,9 @@ class _End(NamedTuple):
         return "unknown" if self.unknown else "lost"
 
 
+_NOT_ALL = (_End(unknown="more keys may come than are looked at"), False)
+
+
 class _TooFarError(Exception):
     """A message passes more queues than anybody would follow."""
 
@@ -107,8 +110,9 @@ class _Host:
             yield Fate("queue", name, "discard", "lost", (), f"the queue goes {ends} with all in it", fix)
 
     def _death(self, name: str, death: str, reason: str) -> Fate:
-        ends = {}
-        for key, is_certain in self._keys(name).items():
+        keys, are_all = self._keys(name)
+        ends = {} if are_all else {"": _NOT_ALL}
+        for key, is_certain in keys.items():
             ends[key] = (self._follow(partial(self._die, name, reason, key, ())), is_certain)
         return _sum_up("queue", name, death, ends)
 
@@ -135,28 +139,32 @@ class _Host:
         if not alternate:
             why = "its policy may name an alternate exchange, and the user may not see policies"
             return Fate("exchange", exchange, "unroutable", "unknown", (), why)
-        ends = {}
-        for key in self._routing.keys_that_differ(alternate, "#"):
+        keys, are_all = self._routing.keys_that_differ(alternate, "#")
+        ends = {} if are_all else {"": _NOT_ALL}
+        for key in keys:
             if self._routing.list_bound(exchange, key):
                 continue
             ends[key] = (self._follow(partial(self._spread, alternate, key, (), "")), False)
         return _sum_up("exchange", exchange, "unroutable", ends)
 
-    def _keys(self, name: str) -> Mapping[str, bool]:
-        """Return keys with which messages may come to a queue -> whether they certainly do."""
+    def _keys(self, name: str) -> tuple[Mapping[str, bool], bool]:
+        """Return keys with which messages may come to a queue -> whether they certainly do; and whether all
+        others end like one of these."""
         exchange, own = (
             self._topology(name).setting(f"dead-letter-{what}") for what in ("exchange", "routing-key")
         )
         if exchange is None or own is not None:
-            return {name: True}
+            return {name: True}, True
         found: dict[str, bool] = {}
+        are_all = True
         for pattern, is_literal in self._routing.arrivals(name).items():
             if is_literal:
                 found[pattern] = True
             else:
-                keys = self._routing.keys_that_differ(str(exchange), pattern)
+                keys, are_of_it = self._routing.keys_that_differ(str(exchange), pattern)
+                are_all = are_all and are_of_it
                 found = {**dict.fromkeys(keys, False), **found}
-        return found or {name: True}
+        return found or {name: True}, are_all
 
     def _die(self, name: str, reason: str, key: str, before: _History) -> _End:
         """Return where a message with a key ends that dies in a queue."""

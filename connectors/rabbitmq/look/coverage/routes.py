@@ -17,8 +17,9 @@ _INSTEAD = {"*": _OTHER_WORD, "#": ".".join([_OTHER_WORD] * 7)}
 _WILD_WORDS = _INSTEAD.keys()
 _ANY = "*"
 _MOST_EXAMINED = 500
-_MOST_KEYS = 50
+_MOST_KEYS = 200
 _MOST_EXCHANGES = 200
+_MANY = "more exchanges are bound behind {} than are looked at"
 _NOT_BY_KEY = "{} routes by more than the key"
 _BY_KEY = ("direct", "topic", "fanout")
 
@@ -91,7 +92,7 @@ class Routing:
             further = {place for kind, place in places if kind == "exchange"} - seen
             seen |= further
             ahead += further
-        return found, unknown
+        return found, _MANY.format(exchange) if ahead else unknown
 
     def _step(self, name: str, key: str) -> Iterable[_Place]:
         if not name:
@@ -103,10 +104,11 @@ class Routing:
         alternate = self._known.alternate(name)
         return [("exchange", alternate)] if alternate else []
 
-    def keys_that_differ(self, exchange: str, pattern: str) -> list[str]:
-        """Return keys of a pattern that may lead elsewhere than others from an exchange, and one more."""
+    def keys_that_differ(self, exchange: str, pattern: str) -> tuple[list[str], bool]:
+        """Return keys of a pattern that may lead elsewhere than others from an exchange, and one more; and
+        whether there are no others."""
         found: dict[str, None] = {}
-        first = _first(pattern)
+        first, most = _first(pattern), 0
         for name in self._reachable(exchange):
             known = self._patterns
             bound = (
@@ -115,9 +117,11 @@ class Routing:
                 else known.get((name, _ANY), ())
             )
             others = bound if name else self._known.queues
+            most = max(most, len(others))
             keys = (common_key(pattern, other) for other in islice(others, _MOST_EXAMINED))
             found.update(dict.fromkeys(key for key in keys if key is not None))
-        return [*dict.fromkeys([*islice(found, _MOST_KEYS), instance(pattern)])]
+        shown = [*dict.fromkeys([*islice(found, _MOST_KEYS), instance(pattern)])]
+        return shown, len(found) <= _MOST_KEYS and most <= _MOST_EXAMINED
 
     def _onward(self, queue: str) -> str | None:
         to = self._topology(queue).setting("dead-letter-exchange") if queue in self._known.queues else None

@@ -188,6 +188,14 @@ def test_chains_and_copies_without_end_are_unknown_in_a_moment() -> None:
     assert time.process_time() - began < 5
 
 
+@each_row(("keys", "exchanges", "verdict"), [(40, 1, "kept"), (400, 1, "unknown"), (1, 300, "unknown")])
+def test_what_is_too_much_to_look_at_is_unknown(keys: int, exchanges: int, verdict: str) -> None:
+    taken = [exchange(f"x{n}", "fanout") for n in range(exchanges)]
+    into = [bound("x", one["name"], "#", "exchange") for one in taken] + [bound("x0", "dlq")]
+    into += [bound("in", "q", "#")] + [bound("x", "dlq", f"k{n}") for n in range(keys)]
+    assert fate_of("q", "reject", OPEN, [*IN, *taken], into).verdict == verdict
+
+
 def test_three_thousand_queues_take_less_than_five_seconds() -> None:
     queues = [queue(f"q{n}", BY_X) for n in range(3000)] + [queue(f"d{n}") for n in range(3000)]
     bindings = [bound("in", f"q{n}", f"k{n}.*") for n in range(3000)]
