@@ -6,7 +6,7 @@ from support.brokers.rabbitmq.letters import goes_while_somebody_waits, to_queue
 from support.waiting import eventually
 
 from dlq.connectors.rabbitmq.plugin.connector import RabbitConnector
-from dlq.core.errors import AccessDenied, HarmRefused, NotFound, UsageError
+from dlq.core.errors import AccessDenied, ConnectionLost, HarmRefused, NotFound, UsageError
 
 _STATISTICS_ARE_OFF = "application:set_env(rabbitmq_management_agent, disable_metrics_collector"
 each_way = pytest.mark.parametrize("managed", [True, False])
@@ -31,6 +31,20 @@ def test_arguments_are_known_with_and_without_the_management_api(rabbit: Rabbit,
     assert "letters older than 1m are dead-lettered again: pull in" in said
     assert "9 of at most 10" in said
     assert ("set management_url" in said) != managed
+
+
+@on_private_nodes
+def test_an_alarm_that_keeps_rights_from_being_tried_is_named_at_once(rabbit: Rabbit) -> None:
+    queue = rabbit.holding([b"x"])
+    rabbit.node.limit_memory("0.0001")
+    try:
+        with pytest.raises(
+            ConnectionLost, match=r"an alarm of the broker's \(.*memory.*\) blocks publishers"
+        ):
+            eventually(lambda: rabbit.inspect(queue) and None)
+    finally:
+        rabbit.node.limit_memory()
+    assert rabbit.inspect(queue).depth == 1
 
 
 @each_way

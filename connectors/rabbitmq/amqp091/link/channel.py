@@ -29,6 +29,8 @@ from dlq.core.errors import ConnectionLost
 from dlq.core.runtime.patience import WHOLE_ANSWER
 
 _CHANNEL, _NOT_FOUND = 1, 404
+_OF_ALARMS = (spec.Connection.Blocked, spec.Connection.Unblocked)
+_ALARM = "an alarm of the broker's ({}) blocks publishers; free memory or disk there"
 _CAPABILITIES = {
     "authentication_failure_close": True,
     "basic.nack": True,
@@ -171,17 +173,24 @@ class Link(Wire):
             raise ConsumerEndedError("the broker cancelled the consumer: the queue was deleted or has moved")
 
     def answer(self, wanted: Any, patience: float | None = None) -> Any:
-        """Return the next method of this type, or of these; what comes before it is forgotten."""
+        """Return the next method of this type, or of these; what comes before it is forgotten. A connection
+        that has published is not answered during an alarm."""
 
         def place() -> int:
             methods = enumerate(self._frames.methods)
             return next((n for n, (_, method) in methods if isinstance(method, wanted)), -1)
 
-        self.wait_until(lambda: place() >= 0, patience=patience)
-        index = place()
+        self.wait_until(lambda: place() >= 0 or self._alarm() is not None, patience=patience)
+        if (index := place()) < 0:
+            raise LinkLostError(_ALARM.format(self._alarm()))
         _, method = self._frames.methods[index]
         del self._frames.methods[: index + 1]
         return method
+
+    def _alarm(self) -> str | None:
+        """Return the reason of an alarm for which the broker does not read this connection."""
+        told = [method for _, method in self._frames.methods if isinstance(method, _OF_ALARMS)]
+        return str(told[-1].reason) if told and isinstance(told[-1], spec.Connection.Blocked) else None
 
     def say_goodbye(self) -> None:
         """Close channel and connection."""
