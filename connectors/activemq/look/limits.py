@@ -44,7 +44,8 @@ def _of_address(queues: Queues, of: Traits) -> Limits:
     ]
     takes = [f"{letters:,} letters"] if letters is not None else []
     takes += [f"{most:,} bytes"] if most is not None else []
-    said = f"{address} holds {holds} letters in {filled} bytes and takes {' or '.join(takes)}"
+    told = ["an unknown number of" if one is None else f"{one:,}" for one in (holds, filled)]
+    said = f"{address} holds {told[0]} letters in {told[1]} bytes and takes {' or '.join(takes)}"
     return Limits(free[0], free[1], f"{said} ({drops} DROP): what is more is dropped")
 
 

@@ -108,7 +108,8 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
             self.take(taken, (letter, frame_of(letter, self._modified)), letter.name)
         except UnreadableError as error:
             skipped.append(Skipped(message_id(letter.message_id), str(error)))
-            self._owed.add(self.position, None)
+            if self._owed:
+                self._owed.add(self.position, None)
 
     def remove(self, names: Sequence[bytes | None]) -> None:
         """Acknowledge these letters; the last one alone, and answered: Classic syncs the disk for every
