@@ -72,10 +72,10 @@ def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -
 
 
 def _consumers(cluster: Cluster, group: str) -> int | None:
-    """Connected clients of a group; None where no broker tells."""
+    """Connected clients of a group; None where there are none on brokers that tell, and others do not."""
     told = _online(cluster, group)
     clients = {str(client.get("clientId")) for one in told for client in one.get("connectionSet") or ()}
-    return len(clients) if told else None
+    return len(clients) if clients or len(told) == len(cluster.masters()) > 0 else None
 
 
 def _online(cluster: Cluster, group: str) -> list[Any]:

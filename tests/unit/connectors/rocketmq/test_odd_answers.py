@@ -2,6 +2,7 @@
 that could not be read again."""
 
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +108,20 @@ def test_what_is_gone_before_it_was_read_does_not_wait(committed: int, waiting: 
     told = {code: ({"offset": str(at)}, b"") for code, at in ((14, committed), (30, 12), (31, 10))}
     [found] = asked(told, lambda cluster: consumption(cluster, Target("group", "g")))
     assert (found.waiting, found.acknowledged) == (waiting, committed)
+
+
+@each_row(("codes", "clients"), [((206, 206), 0), ((206, 1), None), ((1, 1), None), ((0, 1), 1)])
+def test_clients_are_none_only_where_every_broker_says_so(
+    codes: tuple[int, int], clients: int | None
+) -> None:
+    """0: one client; 206: none is online; 1: a failure of its own."""
+    told: dict[str, list[object]] = {"connectionSet": [{"clientId": "c"}]}
+    answers = [SimpleNamespace(code=code, document=lambda code=code: {} if code else told) for code in codes]
+    cluster: Any = SimpleNamespace(
+        name="shop", masters=lambda: (0, 1), route=lambda _topic: {}, call=lambda node, *_: answers[node]
+    )
+    [found] = consumption(cluster, Target("group", "g"))
+    assert found.consumers == clients
 
 
 def test_a_time_of_too_many_digits_is_no_time() -> None:
